@@ -18,7 +18,7 @@ import yaml
 from manifests.rendering import render_folder
 from reconcilers.cli.crds import build_file_name
 from reconcilers.cli.output import render_yaml
-from reconcilers.integrations.clusterapi.crds import crds
+from reconcilers.integrations.clusterapi.crds import build_pool_crds
 from reconcilers.webhooks.configuration import INTEGRATIONS, build_entries
 
 MANIFESTS = Path(__file__).resolve().parent.parent / "manifests"
@@ -33,7 +33,7 @@ HEAD = """\
 
 def files() -> Iterator[tuple[Path, str]]:
     """Yield each file with the text that it should have."""
-    for definition in crds():
+    for definition in build_pool_crds():
         yield (
             MANIFESTS / "clusterapi-crds" / build_file_name(definition),
             render_yaml([definition]),

@@ -142,7 +142,7 @@ class AddressRange:
             return None
         return AddressRange(max(self.first, other.first), min(self.last, other.last), self.family)
 
-    def addresses(self, limit: int | None = None) -> list[str]:
+    def list_addresses(self, limit: int | None = None) -> list[str]:
         """Return the text of each address, ascending; at most `limit` texts.
 
         Args:

@@ -272,7 +272,7 @@ class Space:
             self._add_holder(span)
 
     @contextmanager
-    def without(self, ranges: Iterable[AddressRange]) -> Iterator[None]:
+    def release_temporarily(self, ranges: Iterable[AddressRange]) -> Iterator[None]:
         """Release ranges for one holder each inside the context; hold them again at its end.
 
         So the holder can take addresses that are inside its own ranges. Ranges that are taken in
@@ -367,7 +367,7 @@ class Space:
             for span in spans:
                 self._remove_holder(span)
 
-    def state(self) -> tuple[Layout, Mapping[Span, int], Sequence[Span], Sequence[Span]]:
+    def copy_state(self) -> tuple[Layout, Mapping[Span, int], Sequence[Span], Sequence[Span]]:
         """Return the whole state, for comparison: it is equal for equal layouts and held ranges.
 
         Returns:

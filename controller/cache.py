@@ -138,7 +138,7 @@ class Cache(Generic[T]):
         It decreases only when a list shows that the server's history was replaced."""
         self.is_synced = False
         """Whether a list has been delivered."""
-        self.history_confirmed = True
+        self.is_history_confirmed = True
         """False from the moment the server could not be reached until the next list: it may
         come back restored from a backup, with another history. False too while a long list is
         put into the cache in slices."""
@@ -339,7 +339,7 @@ class Cache(Generic[T]):
         Objects that were deleted may exist again, so the tombstones are removed. The history is
         confirmed again by the next list; the reflector requests the newest state for it.
         """
-        self.history_confirmed = False
+        self.is_history_confirmed = False
         self._tombstones.clear()
 
     def replace(
@@ -375,7 +375,7 @@ class Cache(Generic[T]):
         Between two steps each object is in its old state; or it is in the state of the list, and
         its change has been delivered to the subscribers. So their data agrees with the cache.
         `position` and `synced` change with the last step, so before it nobody takes the cache for
-        complete. `history_confirmed` is False meanwhile, so passes that need the state of one
+        complete. `is_history_confirmed` is False meanwhile, so passes that need the state of one
         moment wait. Rejected: replacing all objects in one step and delivering the changes in
         slices after it. Subscribers would be behind the cache, and a pass that reads both may take
         something for free that is not.
@@ -419,7 +419,7 @@ class Cache(Generic[T]):
         # After the server could not be reached, its history may be another. There an equal
         # resourceVersion may belong to another content, so contents are compared.
         are_equal: Callable[[T, T], bool] = (
-            _are_same_version if self.history_confirmed else operator.eq
+            _are_same_version if self.is_history_confirmed else operator.eq
         )
         dropped_writes: dict[Key, T | None] = {}
         if replaced or revision < self.position:
@@ -432,7 +432,7 @@ class Cache(Generic[T]):
         steps = [*split_into_batches(listed.order_keys(cached_keys), size)] or [()]
         initial = not self.is_synced
         # Between two steps the cache is no state that the server ever had.
-        self.history_confirmed = self.history_confirmed and len(steps) == 1
+        self.is_history_confirmed = self.is_history_confirmed and len(steps) == 1
         for number, keys in enumerate(steps, start=1):
             old_objects = {key: self._objects.get(key) for key in keys}
             # For readers a dropped write was the old object, not the delivered object that has
@@ -506,7 +506,7 @@ class Cache(Generic[T]):
         # Once more: a deletion between two steps may have added a tombstone.
         self._tombstones.remove_absent(listed.revision, listed.uids)
         self.position = self._complete_revision = listed.revision
-        self.history_confirmed = self.is_synced = True
+        self.is_history_confirmed = self.is_synced = True
         return self._drop_passed(listed.revision)
 
     def _apply_unreadable(self, event: Unreadable) -> None:

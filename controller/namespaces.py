@@ -288,9 +288,9 @@ class NamespacesCache(Generic[T]):
         )
 
     @property
-    def history_confirmed(self) -> bool:
-        """Whether `Cache.history_confirmed` is true in the cache of each namespace."""
-        return all(informer.cache.history_confirmed for informer in self._informers.values())
+    def is_history_confirmed(self) -> bool:
+        """Whether `Cache.is_history_confirmed` is true in the cache of each namespace."""
+        return all(informer.cache.is_history_confirmed for informer in self._informers.values())
 
     @property
     def unreadable(self) -> Mapping[Key, str]:

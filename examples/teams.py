@@ -96,7 +96,7 @@ async def set_defaults(request: AdmissionRequest[Team]) -> Answer:
     """Name the namespace after the team."""
     before = msgspec.json.decode(request.objectBytes)
     spec = {"namespace": f"team-{request.name}", **before.get("spec", {})}
-    return Patched.between(before, {**before, "spec": spec})
+    return Patched.from_change(before, {**before, "spec": spec})
 
 
 # -- Refuse

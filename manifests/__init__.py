@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent
 """This package. importlib.resources would load 15 more modules, of archives among others."""
 
 
-def folder(name: str) -> Path:
+def get_folder(name: str) -> Path:
     """Return the folder `name` of the shipped manifests, for example `crds` or `samples`.
 
     Raises:
@@ -41,7 +41,7 @@ def documents(name: str) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: there is no folder of that name in this installation.
     """
-    entries = sorted(folder(name).iterdir(), key=lambda entry: entry.name)
+    entries = sorted(get_folder(name).iterdir(), key=lambda entry: entry.name)
     texts = [
         entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".yaml")
     ]

@@ -207,7 +207,7 @@ def _judge_definitions() -> None:
     from envtest.schema.crd.definition import default_crd, validate_crd
     from reconcilers.api import crd
 
-    for definition in crd.crds():
+    for definition in crd.build_crds():
         default_crd(definition)
         validate_crd(definition)
 

@@ -25,7 +25,7 @@ from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import (
     IP_ALLOCATION,
@@ -371,7 +371,7 @@ async def tenant_servers(
             planes[name], transports[name] = plane, transport
 
         async with anyio.create_task_group() as group:
-            group.start_soon(start, "management", crds())
+            group.start_soon(start, "management", build_crds())
             for name in tenants:
                 group.start_soon(start, name, kinds)
         management = Client(transports["management"])

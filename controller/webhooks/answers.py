@@ -89,7 +89,7 @@ class Patched:
                 raise ValueError(f"{dict(entry)!r} is not an operation of a JSON patch (RFC 6902)")
 
     @classmethod
-    def between(cls, before: Any, after: Any, *, warnings: Sequence[str] = ()) -> Self:
+    def from_change(cls, before: Any, after: Any, *, warnings: Sequence[str] = ()) -> Self:
         """Return the answer whose patch changes `before` to `after`.
 
         Args:

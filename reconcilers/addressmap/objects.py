@@ -98,7 +98,7 @@ class Objects:
             key: reason for (kind, key), reason in self.unreadable.items() if kind == resource.kind
         }
 
-    def within(self, namespace: str) -> "Objects":
+    def select_namespace(self, namespace: str) -> "Objects":
         """Return the objects of a namespace, all TenantClusters, and the cluster-scoped pools.
 
         All TenantClusters are kept, because allocations refer to them across namespaces.
@@ -123,7 +123,7 @@ class Objects:
                 for (kind, key), reason in self.unreadable.items()
                 if key.namespace in {"", namespace}
             },
-            integrations=self.integrations.within({"", namespace}),
+            integrations=self.integrations.select_namespaces({"", namespace}),
         )
 
     def select_tenants(self, namespace: str) -> "Objects":

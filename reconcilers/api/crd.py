@@ -152,7 +152,7 @@ KINDS: tuple[CrdKind, ...] = (
 )
 
 
-def crds() -> list[Schema]:
+def build_crds() -> list[Schema]:
     """Return the CustomResourceDefinitions of all kinds."""
     return [build_crd(kind) for kind in KINDS]
 

@@ -158,7 +158,7 @@ WORDS: Mapping[str, Words] = {
             ),
             ConditionWords(
                 "OwnerFound",
-                "its TenantCluster was seen; absent where that was never in doubt",
+                "its TenantCluster was seen; absent if that was always known",
                 {
                     "TenantClusterSeen": "True",
                     "TenantClusterNeverSeen": "False: the range is kept until it is created",

@@ -24,8 +24,8 @@ from reconcilers.cli.cluster.repair import Outcome, RepairReport, build_report, 
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import NOT_READ, Cell, TableColumn, fit_table, show
-from reconcilers.cli.problems import EXIT_PROBLEM, say
-from reconcilers.cli.progress import progress, show_progress
+from reconcilers.cli.problems import EXIT_PROBLEM, print_problem
+from reconcilers.cli.progress import show_progress, show_progress_during
 from reconcilers.cli.sharedflags import output_option, scope_options, tenants_option
 from reconcilers.health.report import list_check_findings, select_findings
 from reconcilers.integrations.poolkinds import list_pool_kinds
@@ -98,9 +98,9 @@ def check(
         outcomes = run_in_cluster(where, _WHAT, partial(_repair, where, wanted_report))
         for outcome in outcomes:
             kind = "error" if outcome.failed else "note"
-            say(kind, f"{outcome.subject.text}: {outcome.sentence}")
+            print_problem(kind, f"{outcome.subject.text}: {outcome.sentence}")
         if not outcomes:
-            say("note", "the report has nothing to do: every action is `none`")
+            print_problem("note", "the report has nothing to do: every action is `none`")
         ctx.exit(EXIT_PROBLEM if any(outcome.failed for outcome in outcomes) else 0)
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
@@ -131,7 +131,7 @@ def _audit(where: ReadingScope) -> list[Finding]:
     objects = read_all(where, required=(TENANT_CLUSTER,))
     _report_not_checked(objects, where.namespace)
     note_empty_namespace(objects, where.namespace)
-    with progress("looking for what is wrong"):
+    with show_progress_during("looking for what is wrong"):
         return _list_findings(objects, where)
 
 
@@ -172,7 +172,9 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
     }
     left_out = [check for check, limits in checks.items() if limits]
     if left_out:
-        say("warning", f"not checked, because you may not read all of it: {'; '.join(left_out)}")
+        print_problem(
+            "warning", f"not checked, because you may not read all of it: {'; '.join(left_out)}"
+        )
 
 
 async def _repair(where: ReadingScope, wanted_report: RepairReport, client: Any) -> list[Outcome]:

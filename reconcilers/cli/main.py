@@ -150,7 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if failure.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
             raise  # a defect of ours; the other errors mean that output cannot be written
         problems.drop_output()
-        problems.say("error", f"{failure.filename or 'standard output'}: {failure.strerror}")
+        problems.print_problem(
+            "error", f"{failure.filename or 'standard output'}: {failure.strerror}"
+        )
         sys.exit(problems.EXIT_PROBLEM)
 
 

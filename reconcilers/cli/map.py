@@ -32,8 +32,8 @@ from reconcilers.cli.cluster.poolnames import (
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import build_report, join_tables, show
-from reconcilers.cli.problems import CommandProblem, say
-from reconcilers.cli.progress import count_progress, progress
+from reconcilers.cli.problems import CommandProblem, print_problem
+from reconcilers.cli.progress import count_progress, show_progress_during
 from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
 from reconcilers.pictures.documents import build_map_document
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
@@ -99,8 +99,10 @@ def draw(
 
     def as_text(all_objects: Objects) -> str:
         """Return the pictures of the selected pools, one below the other."""
-        with progress("drawing"):
-            pools = _select_pools(all_objects.within(where.namespace), names, values["datacenter"])
+        with show_progress_during("drawing"):
+            pools = _select_pools(
+                all_objects.select_namespace(where.namespace), names, values["datacenter"]
+            )
             texts = (
                 drawing.draw_family(pool, block, output)
                 for pool in count_progress(pools)
@@ -117,8 +119,8 @@ def draw(
         return
     all_objects = read_all(read_from)
     report_unreadable(all_objects, NETWORK_POOL, where.namespace)
-    objects = all_objects.within(where.namespace)
-    with progress("drawing"):
+    objects = all_objects.select_namespace(where.namespace)
+    with show_progress_during("drawing"):
         pools = _select_pools(objects, names, values["datacenter"])
         if family:
             # A pool without addresses of the family is left out.
@@ -206,4 +208,4 @@ def _write_picture(where: Path, page: str) -> None:
         where.write_text(page, encoding="utf-8")
     except OSError as error:
         raise CommandProblem(f"{where} cannot be written: {error.strerror}") from error
-    say("note", f"written to {where}")
+    print_problem("note", f"written to {where}")

@@ -41,7 +41,7 @@ from reconcilers.cli.planning.report import (
     render_plan,
     was_served,
 )
-from reconcilers.cli.progress import progress
+from reconcilers.cli.progress import show_progress_during
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import Manifests, read_manifests
 from reconcilers.cli.settingflags import setting_option
@@ -285,11 +285,11 @@ def plan(
     findings = Findings()
     now = datetime.now(UTC)
     settings = _build_settings(**setting_values)
-    with progress("reading files"):
+    with show_progress_during("reading files"):
         manifests = read_manifests(
             filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
         )
-    with progress("working out who gets what"):
+    with show_progress_during("working out who gets what"):
         outcome = compute_outcome(
             manifests, settings, now=now, findings=findings, sizes=tuple(dict.fromkeys(fit))
         )
@@ -298,7 +298,7 @@ def plan(
     if not all_manifests and not findings.has_errors:
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:
-        problems.say(finding.severity, finding.sentence)
+        problems.print_problem(finding.severity, finding.sentence)
     # Programs always get a document. Without objects, people get only the finding about that.
     if all_manifests or output not in {"table", "wide"}:
         planned, changed = outcome.planned, outcome.changed

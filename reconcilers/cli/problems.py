@@ -31,7 +31,7 @@ class CommandProblem(click.ClickException):
         _say_failure(self)
 
 
-def say(kind: str, sentence: str) -> None:
+def print_problem(kind: str, sentence: str) -> None:
     """Print a sentence on stderr, in one line: control characters of quoted objects are escaped.
 
     Args:

@@ -116,7 +116,7 @@ def count_progress(all_of: Sequence[T]) -> Iterator[T]:
 
 
 @contextmanager
-def progress(activity: str) -> Iterator[None]:
+def show_progress_during(activity: str) -> Iterator[None]:
     """Show an activity on standard error during the context, if that is a terminal.
 
     A thread writes the line, because some work (reading large files, computing large pools)

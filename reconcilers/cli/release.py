@@ -35,7 +35,7 @@ from reconcilers.cli.cluster.objects import (
 )
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, wrap_line
-from reconcilers.cli.problems import EXIT_PROBLEM, CommandProblem, say
+from reconcilers.cli.problems import EXIT_PROBLEM, CommandProblem, print_problem
 from reconcilers.cli.sharedflags import NAMED_NAMESPACE, cluster_options, namespace_option
 from reconcilers.health.explanation import find_unreadable_members
 from reconcilers.networkpool.owners import read_noted_uid
@@ -207,8 +207,10 @@ def release(
         click.echo(escape_text(sentence))
         return
     if kind == IP_ALLOCATION.kind and not objects.allocations[key].metadata.is_terminating:
-        say("note", f"IPAllocation {key} is not being deleted; its range is kept until it is")
-    say(
+        print_problem(
+            "note", f"IPAllocation {key} is not being deleted; its range is kept until it is"
+        )
+    print_problem(
         "warning",
         f"{preview.name}: addresses that are still in use are handed out again; be sure that the"
         " machines of the tenant are off",

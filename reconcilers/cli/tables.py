@@ -42,7 +42,7 @@ from reconcilers.cli.output import (
     shorten_number,
     show,
 )
-from reconcilers.cli.problems import EXIT_PROBLEM, say
+from reconcilers.cli.problems import EXIT_PROBLEM, print_problem
 from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
 from reconcilers.pictures.documents import (
     build_extent_document,
@@ -138,14 +138,14 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
 
     def as_text(objects: Objects) -> str:
         """Return the table of the selected pools."""
-        selected = draw_selected_pools(objects.within(where.namespace), names)
+        selected = draw_selected_pools(objects.select_namespace(where.namespace), names)
         rows = [PoolRow(pool, family) for pool in selected for family in pool.families]
         return fit_table(_POOLS, rows, output) or "no pools were found\n"
 
     if watch:
         follow(read_from, output, as_text)
         return
-    objects = read_all(read_from).within(where.namespace)
+    objects = read_all(read_from).select_namespace(where.namespace)
     report_unreadable(objects, NETWORK_POOL, where.namespace)
     pictures = draw_selected_pools(objects, names)
     show(
@@ -373,7 +373,7 @@ def whois(
     answered_addresses = {answer.asked for answer in address_answers}
     unknown_addresses = [address for address in addresses if address not in answered_addresses]
     for address in unknown_addresses:
-        say("error", _describe_unknown(_describe_addresses(address), where, objects))
+        print_problem("error", _describe_unknown(_describe_addresses(address), where, objects))
     if unknown_addresses:
         ctx.exit(EXIT_PROBLEM)
 

@@ -28,8 +28,8 @@ from reconcilers.cli.local.servers import (
     run_servers,
     write_kubeconfig,
 )
-from reconcilers.cli.problems import say
-from reconcilers.cli.progress import count_progress, progress
+from reconcilers.cli.problems import print_problem
+from reconcilers.cli.progress import count_progress, show_progress_during
 from reconcilers.cli.sharedflags import load_balancer_option, log_level_option, server_options
 from reconcilers.configuration.settings import Settings
 
@@ -106,7 +106,7 @@ async def _serve_platform(
     async with starting as running_platform:
         write_kubeconfig(kubeconfig_paths[0], running_platform.management.kubeconfig)
         write_kubeconfig(kubeconfig_paths[1], running_platform.tenants[cluster].kubeconfig)
-        with progress("applying samples"):
+        with show_progress_during("applying samples"):
             applied = await apply_samples(running_platform.management, samples)
         click.echo(
             _describe_platform(
@@ -134,7 +134,7 @@ async def apply_samples(server: ApiServer, samples: Sequence[Manifest]) -> int:
                 await apply(transport, _add_last_applied(document))
             except ControllerError as error:
                 # A rejected sample does not stop the others: the platform is useful without it.
-                say("warning", f"{name} was not applied: {error}")
+                print_problem("warning", f"{name} was not applied: {error}")
             else:
                 applied += 1
     return applied
@@ -142,7 +142,7 @@ async def apply_samples(server: ApiServer, samples: Sequence[Manifest]) -> int:
 
 def _print_warning(name: str, message: str) -> None:
     """Print a warning of the API server about the sample `name`."""
-    say("warning", f"{name}: {message}")
+    print_problem("warning", f"{name}: {message}")
 
 
 def _describe_platform(

@@ -91,7 +91,7 @@ class TenantClients:
         self._retries = 0
 
     @asynccontextmanager
-    async def client(
+    async def open_client(
         self, tenant: TenantCluster, *, guarded: bool = True
     ) -> AsyncIterator[Client]:
         """Yield a client of `tenant` for the context, to one caller at a time.

@@ -435,7 +435,7 @@ def _describe_best_fit(span: AddressRange, space: Space) -> Iterator[str]:
 def _list_free_blocks(space: Space) -> list[AddressRange]:
     """Return the free blocks of a space, ascending."""
     family = space.layout.family
-    _layout, _held, _overlaps, free_spans = space.state()
+    _layout, _held, _overlaps, free_spans = space.copy_state()
     return [AddressRange(first, last, family) for first, last in free_spans]
 
 

@@ -152,28 +152,28 @@ class LiveViews:
         """Call `changed` from now on with the pools that a change concerns, if any."""
         self._changed = changed
 
-    def want(self, seconds: float = KEPT_SECONDS) -> None:
+    def keep_current(self, seconds: float = KEPT_SECONDS) -> None:
         """Keep all views current for at least `seconds` from now on."""
         self._wanted_until = max(self._wanted_until, self._clock.monotonic() + seconds)
         self._wanted.set()
 
-    def names(self) -> list[PoolName]:
+    def list_pool_names(self) -> list[PoolName]:
         """Return the pools of the platforms that can be shown now, in order."""
         return [name for live in self._list_ready() for name in live.list_pool_names()]
 
-    def views(self, wants: Wanted = want_every_pool) -> Views:
+    def build_views(self, wants: Wanted = want_every_pool) -> Views:
         """Return the current views of the wanted pools.
 
         Args:
             wants: returns whether a pool is wanted.
         """
-        not_read = [*self._not_read, *self.not_read()]
+        not_read = [*self._not_read, *self.list_not_read()]
         platform_views = [live.make_views(wants, not_read) for live in self._list_ready()]
-        views = merge_views([*platform_views, Views(not_read=self.not_read())])
+        views = merge_views([*platform_views, Views(not_read=self.list_not_read())])
         pictures = [as_readable(pool, not_read) for pool in views.pictures]
         return replace(views, pictures=pictures)
 
-    def not_read(self) -> list[NotRead]:
+    def list_not_read(self) -> list[NotRead]:
         """Return the kinds that the API server forbids to read, or that are not listed yet.
 
         Kinds that the constructor's `not_read` forbids everywhere are left out.
@@ -191,7 +191,7 @@ class LiveViews:
             if _is_unknown(watched.informer)
         ]
 
-    def failures(self) -> Iterator[str]:
+    def list_failures(self) -> Iterator[str]:
         """Yield the errors because of which views may be stale."""
         if self._error is not None:
             yield str(self._error)

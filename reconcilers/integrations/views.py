@@ -81,7 +81,7 @@ async def from_cluster(
         views, limits = _make_views(platform, all_objects), lists[platform.name].not_read
         # If one kind could be read in that namespace only, the other kinds are limited to it, too,
         # so that all views of the platform agree.
-        views = views.within({"", namespace}) if namespace and limits else views
+        views = views.select_namespaces({"", namespace}) if namespace and limits else views
         # Claims of one platform may hold addresses of pools of another.
         pictures = [as_readable(pool, all_objects.not_read) for pool in views.pictures]
         platform_views.append(replace(views, pictures=pictures, not_read=limits))
@@ -89,7 +89,7 @@ async def from_cluster(
     if not namespace or not everything.not_read:
         return everything
     # Troubles of cluster-scoped pools are left out: objects that were not read may matter to them.
-    return replace(everything, troubles=everything.within({namespace}).troubles)
+    return replace(everything, troubles=everything.select_namespaces({namespace}).troubles)
 
 
 def from_manifests(
@@ -130,17 +130,17 @@ def list_outcomes(
     return [
         planned
         for platform in list_platforms(objects_after.by_platform)
-        if not objects_after.of(platform.name).empty
+        if not objects_after.get_objects(platform.name).is_empty
         for planned in platform.list_outcomes(objects_before, objects_after)
     ]
 
 
 def _make_views(platform: Platform, all_objects: PlatformObjects) -> Views:
     """Return the views of a platform, with a trouble for each object that cannot be decoded."""
-    objects = all_objects.of(platform.name)
-    if objects.empty:
+    objects = all_objects.get_objects(platform.name)
+    if objects.is_empty:
         return Views()
-    views = platform.views(all_objects)
+    views = platform.build_views(all_objects)
     return replace(
         views, troubles=[*list_unreadable_troubles(objects.unreadable), *views.troubles]
     )
@@ -177,7 +177,7 @@ def index_offers(all_objects: PlatformObjects) -> SpaceIndex:
     platforms = list_platforms(all_objects.by_platform)
     for platform in platforms:
         for kind in platform.pools:
-            for pool in all_objects.of(platform.name).by_kind.get(kind.kind, ()):
+            for pool in all_objects.get_objects(platform.name).by_kind.get(kind.kind, ()):
                 name = PoolName(kind.kind, pool.metadata.key)
                 spaces.put(name, platform.list_offers(kind, pool))
     for name in _list_unreadable_pools(all_objects):
@@ -186,7 +186,7 @@ def index_offers(all_objects: PlatformObjects) -> SpaceIndex:
     not_read = {limit.kind for limit in (*networkpools.not_read, *all_objects.not_read)}
     spaces.settle(Kinds.NETWORK_POOLS, compared=NETWORK_POOL.full_name not in not_read)
     unread = {
-        platform.compared_as
+        platform.compared_kinds
         for platform in platforms
         if not not_read.isdisjoint(kind.full_name for kind in platform.pools)
     }

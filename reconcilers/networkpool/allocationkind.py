@@ -84,12 +84,12 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         """The allocations, for the passes over pools."""
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether the caches were relisted since the API server was last out of reach.
 
         Until then the server may have been restored from a backup, and may have another history.
         """
-        return self._reader.history_confirmed
+        return self._reader.is_history_confirmed
 
     def forget_lists(self) -> None:
         """Forget LISTs that are kept: the server may have another history than they show."""
@@ -158,7 +158,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
                 journal has a revision that the cache has reached, and then nothing is fenced.
         """
         view = reading.view
-        current = await self._writer.fence(self._clock.now()).void_earlier(view.of_pool)
+        current = await self._writer.make_fence(self._clock.now()).void_earlier(view.of_pool)
         # The fence may have reread an allocation that names another pool by now.
         of_pool = [
             allocation for allocation in current if allocation.pool_key == pool.metadata.key

@@ -47,7 +47,7 @@ class PoolClaims(Protocol):
         ...
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether their caches were relisted since the API server was last out of reach."""
         ...
 

@@ -128,7 +128,7 @@ class AllocationWriter:
         work = [partial(self._write_one, *write) for write in writes]
         return await run_concurrently(work, self._width, self._turns)
 
-    def fence(self, now: datetime) -> Fence[IPAllocation]:
+    def make_fence(self, now: datetime) -> Fence[IPAllocation]:
         """Return a fence, which voids promises that a pool made before it was read.
 
         Args:
@@ -195,7 +195,7 @@ def render_allocated(
     return {
         "phase": ALLOCATED,
         **range_statuses[0],
-        "addresses": first.addresses(),
+        "addresses": first.list_addresses(),
         **_render_families(allocation, ranges, range_statuses),
         "observedGeneration": generation,
         "allocatedAt": format_rfc3339(now),

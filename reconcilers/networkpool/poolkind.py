@@ -182,9 +182,9 @@ class NetworkPoolKind(
 
     @property
     @override
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether the caches were relisted since the API server was last out of reach."""
-        return self._pools.history_confirmed and self._allocations.history_confirmed
+        return self._pools.is_history_confirmed and self._allocations.is_history_confirmed
 
     @override
     def forget_lists(self) -> None:
@@ -278,7 +278,7 @@ class NetworkPoolKind(
         assert fenced is None or isinstance(fenced, AllocationsView), "a fence of AllocationKind"
         view = await self._allocations.read(pool, journal, fenced)
         # No await follows, so the ranges of another allocator are of the same moment as the view.
-        if not self.history_confirmed:
+        if not self.is_history_confirmed:
             raise Behind(reason="the caches have not been relisted")
         closed = status.find_namespace_block(pool, self._settings.namespaces)
         geometry, observed = self._specs.get_layouts(pool), self._observed.list_ranges(pool)
@@ -803,7 +803,7 @@ class NetworkPoolKind(
         await self._allocations.served_requests.keep_promises(
             pool,
             NetworkPoolReading(pool.metadata.key, (), closed=None, view=view),
-            due=memory.due.due(journal.promises, self._clock.monotonic()),
+            due=memory.due.list_due(journal.promises, self._clock.monotonic()),
             memory=memory,
             clock=self._clock,
         )

@@ -123,7 +123,7 @@ def is_sound(view: AllocationsView, decision: PassDecision) -> bool:
         part.range.size
         for grant in decision.choice.grants
         for part in grant.ranges
-        if part not in view.holdings.facts(grant.holder).ranges
+        if part not in view.holdings.get_facts(grant.holder).ranges
     )
     counted = sum(capacity.allocated for capacity in decision.capacities)
     return decision.claimed + granted == counted
@@ -140,10 +140,10 @@ def list_holdings(view: AllocationsView, decision: PassDecision) -> Iterator[Hel
     for holder in known_holdings.holders:
         yield from (
             HeldRange(describe_holder(holder), part.range)
-            for part in known_holdings.facts(holder).ranges
+            for part in known_holdings.get_facts(holder).ranges
         )
     for promise in decision.journal.promises:
-        facts = known_holdings.facts(promise.holder)
+        facts = known_holdings.get_facts(promise.holder)
         if facts.ranges and facts.uid == promise.uid:
             continue
         for part in promise.ranges:

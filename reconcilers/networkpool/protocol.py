@@ -100,7 +100,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     view.holdings.replace_layouts(by_family)
     # The choice must not give these ranges again. The capacities count them as allocated, too.
     with exclude_ranges(view.holdings, promised, observed_ranges):
-        spaces = [view.holdings.space(family) for family in by_family]
+        spaces = [view.holdings.get_space(family) for family in by_family]
         choice: Choice[Object] = Choice()
         if batch:
             askers: list[ServedAskers[Object]] = []
@@ -157,7 +157,7 @@ def count_blockers(journal: Journal, view: AllocationsView) -> int:
     only_promised = [
         holder
         for holder, uid in promised
-        if not (facts := view.holdings.facts(holder)).ranges or facts.uid != uid
+        if not (facts := view.holdings.get_facts(holder)).ranges or facts.uid != uid
     ]
     holding_count = sum(1 for _, facts in view.holdings.list_facts_of_kind(KIND) if facts.ranges)
     return holding_count + len(only_promised)

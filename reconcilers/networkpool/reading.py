@@ -113,10 +113,10 @@ class PoolReader:
         self._kept = None if keep is None else keep(None)
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether all caches were relisted since the API server was last out of reach."""
         claims = None if self._claims is None else self._claims.pool_claims
-        return self._cache.history_confirmed and (claims is None or claims.history_confirmed)
+        return self._cache.is_history_confirmed and (claims is None or claims.is_history_confirmed)
 
     def read_cached(self, pool: Key) -> AllocationsView:
         """Return the view that the caches give, however old they are."""
@@ -230,7 +230,7 @@ class PoolReader:
             Behind: the caches do not suffice any more.
             UnreadableHoldings: objects that may hold ranges of the pool cannot be decoded.
         """
-        if not self.history_confirmed:
+        if not self.is_history_confirmed:
             raise Behind(reason="the caches have not been relisted")
         self._check_readable(pool, claims)
         if allocations_by_cache and not self._choose_cache(pool, journal):

@@ -156,7 +156,8 @@ def summarize_pool(view: AllocationsView, decision: PassDecision) -> PoolSummary
     """Return the figures of the pool's status once this pass' promises are kept."""
     # A holder that is in use and has a promise counts once.
     promised = sum(
-        not view.holdings.facts(promise.holder).is_in_use for promise in decision.journal.promises
+        not view.holdings.get_facts(promise.holder).is_in_use
+        for promise in decision.journal.promises
     )
     return PoolSummary(decision.capacities, view.holdings.in_use_count + promised)
 

@@ -59,7 +59,7 @@ class StatusJournal:
         }
         return Journal(revisions, tuple(promises))
 
-    def fields(self, pool: NetworkPool, journal: Journal) -> dict[str, Any]:
+    def build_patch_fields(self, pool: NetworkPool, journal: Journal) -> dict[str, Any]:
         """Return the fields of a status patch that write the journal of a pool.
 
         A merge patch leaves keys of a map alone that it does not name. A revision that belongs to
@@ -85,7 +85,7 @@ class StatusJournal:
 
     def patch(self, pool: NetworkPool, journal: Journal) -> Mapping[str, Any]:
         """Return the JSON merge patch that writes the journal of a pool."""
-        return {"status": self.fields(pool, journal)}
+        return {"status": self.build_patch_fields(pool, journal)}
 
     def is_stored(self, answer: NetworkPool, journal: Journal) -> bool:
         """Return whether the API server stored a journal as it was written.

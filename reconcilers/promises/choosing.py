@@ -255,7 +255,7 @@ def exclude_ranges(
             for part in parts:
                 # A change of the spec may have removed the space since the promise was made.
                 if part.space in holdings.layouts:
-                    holdings.space(part.space).hold(part.range)
+                    holdings.get_space(part.space).hold(part.range)
         yield
 
 

@@ -44,7 +44,7 @@ class DuePromises:
         self._own.update(promise.identity for promise in promises)
         self.promised_at = now
 
-    def due(self, promises: Sequence[Promise], now: float) -> list[Promise]:
+    def list_due(self, promises: Sequence[Promise], now: float) -> list[Promise]:
         """Return the promises that are due, and forget promises that are not in the journal.
 
         Args:

@@ -188,7 +188,7 @@ class Holdings:
                     self._indexes[part.space].add(part.range, holder)
         self.in_use_count += new.is_in_use
         if new.place is not None:
-            self.queue.add(_row(holder, new), new.place)
+            self.queue.add(_get_row(holder, new), new.place)
             self.waiting_count += 1
         if new.outside is not None:
             self._outside[new.outside] += 1
@@ -213,7 +213,7 @@ class Holdings:
                     self._indexes[part.space].remove(part.range, holder)
         self.in_use_count -= old.is_in_use
         if old.place is not None:
-            self.queue.remove(_row(holder, old), old.place)
+            self.queue.remove(_get_row(holder, old), old.place)
             self.waiting_count -= 1
         if old.outside is not None:
             self._outside[old.outside] -= 1
@@ -233,11 +233,11 @@ class Holdings:
         }
         self.layouts = layouts
 
-    def space(self, name: str = "") -> Space:
+    def get_space(self, name: str = "") -> Space:
         """Return a space of the pool, in which each held range is taken."""
         space = self._spaces.get(name)
         if space is None:
-            space = self._spaces[name] = Space(self.layouts[name], self._ranges(name))
+            space = self._spaces[name] = Space(self.layouts[name], self._list_ranges(name))
         return space
 
     @contextmanager
@@ -245,10 +245,10 @@ class Holdings:
         """Release at the end of this context each range that was taken in it."""
         with ExitStack() as trials:
             for name in self.layouts:
-                trials.enter_context(self.space(name).roll_back_at_exit())
+                trials.enter_context(self.get_space(name).roll_back_at_exit())
             yield
 
-    def _ranges(self, space: str) -> Iterator[AddressRange]:
+    def _list_ranges(self, space: str) -> Iterator[AddressRange]:
         """Yield the ranges that are held of one space, each as often as it has holders.
 
         A Space counts the holders of a range: the range is free once each of them released it.
@@ -342,7 +342,7 @@ class Holdings:
         """Yield the holders of one kind, by its full name, with their facts."""
         return ((holder, facts) for holder, facts in self._facts.items() if holder.kind == kind)
 
-    def facts(self, holder: Holder) -> Facts:
+    def get_facts(self, holder: Holder) -> Facts:
         """Return the facts of a holder; NOTHING if it has none."""
         return self._facts.get(holder, NOTHING)
 
@@ -356,7 +356,7 @@ class Holdings:
         """The names of the spaces that are computed, and of the spaces that have an index."""
         return tuple(self._spaces), tuple(self._indexes)
 
-    def state(
+    def copy_state(
         self, derived: tuple[Collection[str], Collection[str]] | None = None
     ) -> dict[str, Any]:
         """Return the facts of all holders and all that is derived from them, for a comparison.
@@ -377,12 +377,12 @@ class Holdings:
             self.claimed_size,
             self._outside,
         )
-        state["space"] = {name: self.space(name).state() for name in spaces}
+        state["space"] = {name: self.get_space(name).copy_state() for name in spaces}
         state["ranges"] = {name: self._index(name).holders for name in indexed}
         return state
 
 
-def _row(holder: Holder, facts: Facts) -> Row:
+def _get_row(holder: Holder, facts: Facts) -> Row:
     """Return the row of a waiting holder; without a row in its facts, it has a row of its own."""
     return holder if facts.row is None else facts.row
 
@@ -395,7 +395,7 @@ def list_differences(kept: Holdings, read: Holdings) -> list[str]:
     # A pass may have laid out the kept holdings by the pool's spec. Spaces can be compared only if
     # both sides have the same layouts.
     read.replace_layouts(kept.layouts)
-    kept_state, reread_state = kept.state(), read.state(kept.derived)
+    kept_state, reread_state = kept.copy_state(), read.copy_state(kept.derived)
     parts = [
         part for part in kept_state if part != "facts" and kept_state[part] != reread_state[part]
     ]
@@ -488,10 +488,10 @@ def build_indexed_source(
         holder: returns the holder that an object stands for.
     """
 
-    def objects(pool: PoolT, _: OfferT) -> Iterable[ObjectT]:
+    def list_objects(pool: PoolT, _: OfferT) -> Iterable[ObjectT]:
         return cache.list_by_index(index, str(pool))
 
-    return CachedSource(cache, objects, pools=pools, holder=lambda obj, _: holder(obj))
+    return CachedSource(cache, list_objects, pools=pools, holder=lambda obj, _: holder(obj))
 
 
 @dataclass(slots=True)

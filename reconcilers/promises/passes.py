@@ -308,7 +308,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether every cache was relisted since the API server was last out of reach."""
         ...
 
@@ -488,7 +488,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             return Blocked("Unreadable")
         pool = pools.get(key)
         for _ in range(ATTEMPTS):
-            if not self._kind.history_confirmed:
+            if not self._kind.is_history_confirmed:
                 # The server could not be reached and may have been restored from a backup: then a
                 # promise that the caches show names addresses that others may hold by now.
                 self._kind.forget_lists()
@@ -612,7 +612,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         pool, journal = await self._store_promises(pool, journal, reading=reading, choice=choice)
         memory = self._memories.get_memory(pool)
         # From the settled journal, because a promise that is over need not be written.
-        due = memory.due.due(choice.journal.promises, self._clock.monotonic())
+        due = memory.due.list_due(choice.journal.promises, self._clock.monotonic())
         work_of_kinds = [
             partial(
                 request_kind.keep_promises,

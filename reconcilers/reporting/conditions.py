@@ -40,7 +40,7 @@ class ConditionFinding:
         """Escape control characters of the message, and cut it if it is too long."""
         object.__setattr__(self, "message", escape_text(self.message, LONGEST_MESSAGE))
 
-    def condition(self, generation: int) -> Condition:
+    def to_condition(self, generation: int) -> Condition:
         """Return the condition without a transition time."""
         return Condition(
             type=self.type,
@@ -61,7 +61,7 @@ def with_findings(
     """Return `existing` with each finding set; a transition time moves only with its status."""
     conditions = tuple(existing)
     for finding in findings:
-        conditions = set_condition(conditions, finding.condition(generation), now)
+        conditions = set_condition(conditions, finding.to_condition(generation), now)
     return conditions
 
 

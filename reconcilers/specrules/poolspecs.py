@@ -1,4 +1,4 @@
-"""What is wrong or doubtful in the spec of a NetworkPool, each with the field it is about.
+"""Errors and warnings in the spec of a NetworkPool, each with its field path.
 
 The CRD rejects most of these faults too; CEL cannot express the others. A *block* is the part of a
 spec for one address family: `spec` itself, or `spec.secondary`.

@@ -1,4 +1,4 @@
-"""What is wrong or doubtful in the spec of a ProviderConfig.
+"""Errors and warnings in the spec of a ProviderConfig.
 
 Faults are a cloud without its settings, a team scope without its team, and IPAM without pools or
 in a cloud. Sizes above the quota get a warning. The schema's CEL rules reject most faults too, for

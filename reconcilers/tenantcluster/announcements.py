@@ -73,7 +73,7 @@ class Announcements:
         if is_recent and not memory.problem:
             return
         try:
-            async with self._tenants.client(tenant) as client:
+            async with self._tenants.open_client(tenant) as client:
                 # The memory is empty, because a check needs nothing that the adapter remembers.
                 balancer = self._kinds.find_chosen(tenant).make_balancer(client, BalancerMemory())
                 memory.problem = await balancer.find_announcement_problem()

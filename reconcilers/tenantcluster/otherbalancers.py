@@ -115,7 +115,7 @@ class OtherBalancers:
         """
         chosen_title = self._kinds.find_chosen(tenant).title
         problems: list[str] = []
-        async with self._tenants.client(tenant) as client:
+        async with self._tenants.open_client(tenant) as client:
             # The memory is empty, because a check needs nothing that the adapter remembers.
             balancer = kind.make_balancer(client, BalancerMemory())
             await balancer.remove(await self._tenants.read_management_identity(), self._is_kept)

@@ -48,7 +48,7 @@ class PlatformLabel:
         patch = {"metadata": {"labels": {names.LABEL_PLATFORM_LB: "true"}}}
         key = tenant.metadata.key
         try:
-            async with self._tenants.client(tenant) as client:
+            async with self._tenants.open_client(tenant) as client:
                 try:
                     await client.patch(SERVICE, Version.from_object(service), patch)
                     self._state_log.end(key, _LABEL)

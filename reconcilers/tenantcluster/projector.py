@@ -448,7 +448,7 @@ class Projector:
         pause = min(2 * memory.lost_history.pause, LONGEST_PAUSE)
         memory.lost_history = LostHistoryCheck(now + pause, pause)
         try:
-            async with self._tenants.client(tenant) as client:
+            async with self._tenants.open_client(tenant) as client:
                 before_list = await kind.make_balancer(client, memory.balancer).read_targets()
         except (TenantUnavailable, BalancerBlocked):
             return  # the projection reports it; the next check is due after the pause
@@ -481,7 +481,7 @@ class Projector:
         if page.unreadable or confirmed.entries != projection.entries:
             return  # the cache is behind the LIST, or an unreadable allocation may have a range
         try:
-            async with self._tenants.client(tenant) as client:
+            async with self._tenants.open_client(tenant) as client:
                 balancer = kind.make_balancer(client, memory.balancer)
                 overwritten = await balancer.overwrite(projection, page.revision, permit)
             if overwritten is None:
@@ -550,7 +550,7 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         try:
-            async with self._tenants.client(tenant) as client:
+            async with self._tenants.open_client(tenant) as client:
                 kind = self._kinds.find_kind(provider)
                 # An empty memory, because this reads the tenant and remembers nothing.
                 balancer = kind.make_balancer(client, BalancerMemory())
@@ -561,7 +561,7 @@ class Projector:
     async def _remove(self, tenant: TenantCluster, kind: LoadBalancerKind) -> bool:
         """Remove our objects of one load balancer; return whether no offer of ours is left."""
         management = await self._tenants.read_management_identity()
-        async with self._tenants.client(tenant) as client:
+        async with self._tenants.open_client(tenant) as client:
             # An empty memory, because this is no projection, and remembers nothing.
             balancer = kind.make_balancer(client, BalancerMemory())
             await balancer.remove(management, self.is_being_released)
@@ -593,7 +593,7 @@ class Projector:
         """
         kind = self._kinds.find_chosen(tenant)
         try:
-            async with self._tenants.client(tenant) as client:
+            async with self._tenants.open_client(tenant) as client:
                 # An empty memory, because this reads the tenant and remembers nothing.
                 reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             reading.require_backend_kinds(kind.missing_reason)
@@ -657,7 +657,7 @@ class Projector:
             BalancerBlocked: the offers could not be written, or the balancer does not use them.
         """
         tenant = current.tenant
-        async with self._tenants.client(tenant) as client:
+        async with self._tenants.open_client(tenant) as client:
             is_chosen = kind is self._kinds.find_chosen(tenant)
             # Objects of a load balancer that the tenant leaves are not watched.
             watched = self._watches.choose_watched(tenant) if is_chosen else None

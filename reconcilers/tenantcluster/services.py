@@ -76,7 +76,7 @@ class TenantServices:
         Raises:
             MalformedAnswer: a Service cannot be read. Without it, its address would seem unused.
         """
-        async with self._tenants.client(tenant) as client:
+        async with self._tenants.open_client(tenant) as client:
             page = await client.list(SERVICE)
             if page.unreadable:
                 raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")

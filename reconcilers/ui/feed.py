@@ -92,7 +92,7 @@ class Feed:
                 continue  # the last reader has left; the next reader sets the event
             if self._watched.others is not None:
                 # Views of other platforms' pools are kept current only for a while after this.
-                self._watched.others.want()
+                self._watched.others.keep_current()
             started_at = self._clock.monotonic()
             self._publish(self._compute_state())
             duration = self._clock.monotonic() - started_at

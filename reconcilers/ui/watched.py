@@ -157,7 +157,7 @@ class PageInformers:
     def names(self) -> list[PoolName]:
         """The pools that can be shown now, in order: NetworkPools first."""
         network_pools = sorted(pool.metadata.key for pool in self.pools.cache)
-        others = self.others.names() if self.others is not None else []
+        others = self.others.list_pool_names() if self.others is not None else []
         names_of_pools = [*(PoolName(NETWORK_POOL.kind, key) for key in network_pools), *others]
         return [name for name in names_of_pools if self._is_namespace_shown(name.key.namespace)]
 
@@ -176,7 +176,7 @@ class PageInformers:
             for informer in self.kinds
             for key, reason in informer.cache.unreadable.items()
         }
-        views = self.others.views(is_wanted) if self.others is not None else Views()
+        views = self.others.build_views(is_wanted) if self.others is not None else Views()
         not_read = self._list_own_not_read()
         return Objects(
             _index_by_key(self.pools.cache),
@@ -187,7 +187,7 @@ class PageInformers:
             owners_known=all(limit.kind != TENANT_CLUSTER.full_name for limit in not_read),
             integrations=views,
             not_read=not_read,
-        ).within(self.pool_namespace)
+        ).select_namespace(self.pool_namespace)
 
     def _list_own_not_read(self) -> list[NotRead]:
         """Return the lists of our kinds that are forbidden to the user, or not complete yet."""
@@ -198,7 +198,7 @@ class PageInformers:
         """Return all lists that the user may not read, that fail, or that are not complete yet."""
         return [
             *self._list_own_not_read(),
-            *(self.others.not_read() if self.others is not None else ()),
+            *(self.others.list_not_read() if self.others is not None else ()),
         ]
 
     def on_change(self, report: Callable[[Collection[PoolName]], None]) -> None:
@@ -241,7 +241,7 @@ class PageInformers:
             if informer.last_error is not None:
                 yield str(informer.last_error)
         if self.others is not None:
-            yield from self.others.failures()
+            yield from self.others.list_failures()
 
 
 def make_event_informer(

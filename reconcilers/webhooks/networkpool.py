@@ -50,7 +50,7 @@ def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) ->
     """Return the verdict on a new pool.
 
     Each fault of the spec is a cause to refuse the pool. Without faults, there are warnings about
-    doubtful values of the spec, and about pools that share addresses with it.
+    likely mistakes in the spec, and about pools that share addresses with it.
 
     Args:
         spaces: what pools of all kinds hand out.

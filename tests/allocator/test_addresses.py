@@ -208,8 +208,8 @@ def test_a_range_is_immutable_and_equals_a_range_with_the_same_ends_and_family()
 
 def test_a_range_contains_its_own_addresses_and_no_others() -> None:
     span = AddressRange.parse("10.0.0.2", "10.0.0.5")
-    around = AddressRange.parse("10.0.0.0", "10.0.0.7").addresses()
-    assert [address for address in around if span.contains(address)] == span.addresses()
+    around = AddressRange.parse("10.0.0.0", "10.0.0.7").list_addresses()
+    assert [address for address in around if span.contains(address)] == span.list_addresses()
     assert span.contains(span.first)
     assert span.contains(span.last)
     assert not span.contains(span.first - 1)
@@ -260,16 +260,16 @@ def test_the_intersection_of_two_ranges_is_what_lies_in_both(
 
 
 def test_the_addresses_of_a_long_range_are_listed_up_to_a_limit() -> None:
-    assert AddressRange.parse("10.0.0.254", "10.0.1.1").addresses() == [
+    assert AddressRange.parse("10.0.0.254", "10.0.1.1").list_addresses() == [
         "10.0.0.254", "10.0.0.255", "10.0.1.0", "10.0.1.1",
     ]  # fmt: skip
-    listed = AddressRange.parse_cidr("10.0.0.0/8").addresses()
+    listed = AddressRange.parse_cidr("10.0.0.0/8").list_addresses()
     assert len(listed) == LISTED_ADDRESSES[4] == 65_536
     assert (listed[0], listed[-1]) == ("10.0.0.0", "10.0.255.255")
-    listed = AddressRange.parse_cidr("fd00::/64").addresses()
+    listed = AddressRange.parse_cidr("fd00::/64").list_addresses()
     assert (len(listed), listed[-1]) == (LISTED_ADDRESSES[6], "fd00::3fff")
-    assert AddressRange.parse_cidr("fd00::/64").addresses(2) == ["fd00::", "fd00::1"]
-    assert AddressRange.parse_cidr("fd00::/64").addresses(0) == []
+    assert AddressRange.parse_cidr("fd00::/64").list_addresses(2) == ["fd00::", "fd00::1"]
+    assert AddressRange.parse_cidr("fd00::/64").list_addresses(0) == []
 
 
 def test_ipv4_addresses_written_as_ipv6_are_ipv4_for_who_asks() -> None:

@@ -351,19 +351,22 @@ def test_ranges_that_others_make_later_are_accepted_as_they_are() -> None:
     space = Space(layout)
     for held_range in later:
         space.hold(held_range)
-    assert space.state() == Space(layout, later).state()
+    assert space.copy_state() == Space(layout, later).copy_state()
     assert free(space) == [(15, 17), (34, 39)]
     for held_range in later:
         space.release(held_range)
-    assert space.state() == Space(layout).state()
+    assert space.copy_state() == Space(layout).copy_state()
 
 
 def test_the_state_of_a_space_is_its_layout_and_its_held_ranges_with_their_counts() -> None:
     space = Space(pool((0, 19)), [span(0, 9), span(10, 19)])
-    assert space.state() != Space(pool((0, 29)), [span(0, 9), span(10, 19)]).state()
-    assert space.state() != Space(pool((0, 19)), [span(0, 19)]).state()
-    assert space.state() != Space(pool((0, 19)), [span(0, 9), span(10, 19), span(0, 9)]).state()
-    assert space.state() == Space(pool((0, 19)), [span(10, 19), span(0, 9)]).state()
+    assert space.copy_state() != Space(pool((0, 29)), [span(0, 9), span(10, 19)]).copy_state()
+    assert space.copy_state() != Space(pool((0, 19)), [span(0, 19)]).copy_state()
+    assert (
+        space.copy_state()
+        != Space(pool((0, 19)), [span(0, 9), span(10, 19), span(0, 9)]).copy_state()
+    )
+    assert space.copy_state() == Space(pool((0, 19)), [span(10, 19), span(0, 9)]).copy_state()
 
 
 def test_the_end_of_a_trial_restores_the_space() -> None:
@@ -373,45 +376,45 @@ def test_the_end_of_a_trial_restores_the_space() -> None:
         assert space.allocate(10) == span(7, 16)
         with pytest.raises(PoolExhausted):
             space.allocate(4)
-    assert space.state() == Space(pool((0, 19)), [span(0, 4)]).state()
+    assert space.copy_state() == Space(pool((0, 19)), [span(0, 4)]).copy_state()
 
 
 def test_taking_the_last_range_is_undone_in_a_trial_and_outside() -> None:
     space = Space(pool((0, 19)), [span(0, 4)])
-    before = space.state()
+    before = space.copy_state()
     space.undo_take(space.allocate(6))
-    assert space.state() == before
+    assert space.copy_state() == before
     with space.roll_back_at_exit():
         kept = space.allocate(6)
         space.undo_take(space.allocate(6))
         assert free(space) == [(11, 19)]
         assert kept == span(5, 10)
-    assert space.state() == before
+    assert space.copy_state() == before
 
 
 def test_a_holder_that_is_left_out_may_take_of_its_own_range_and_keeps_it() -> None:
     space = Space(pool((0, 19)), [span(0, 9), span(8, 12)])
     with space.roll_back_at_exit():
-        with space.without([span(0, 9)]):
+        with space.release_temporarily([span(0, 9)]):
             assert free(space) == [(0, 7), (13, 19)]
             (taken_range,) = space.take_lowest(4)
         assert taken_range == span(0, 3)
         ranges = [span(0, 9), span(8, 12), span(0, 3)]
-        assert space.state() == Space(pool((0, 19)), ranges).state()
-    assert space.state() == Space(pool((0, 19)), [span(0, 9), span(8, 12)]).state()
+        assert space.copy_state() == Space(pool((0, 19)), ranges).copy_state()
+    assert space.copy_state() == Space(pool((0, 19)), [span(0, 9), span(8, 12)]).copy_state()
 
 
 def test_a_holder_that_is_left_out_is_there_again_after_a_failure() -> None:
     space = Space(pool((0, 19)), [span(0, 9), span(0, 9)])
-    before = space.state()
-    with pytest.raises(RequestRefused), space.without([span(0, 9), span(0, 9)]):
+    before = space.copy_state()
+    with pytest.raises(RequestRefused), space.release_temporarily([span(0, 9), span(0, 9)]):
         space.allocate(21)
-    assert space.state() == before
+    assert space.copy_state() == before
 
 
 def test_only_a_range_that_is_held_can_be_left_out() -> None:
     space = Space(pool((0, 19)), [span(0, 9)])
-    before = space.state()
-    with pytest.raises(NotHeld), space.without([span(0, 9), span(0, 8)]):
+    before = space.copy_state()
+    with pytest.raises(NotHeld), space.release_temporarily([span(0, 9), span(0, 8)]):
         pass
-    assert space.state() == before
+    assert space.copy_state() == before

@@ -208,7 +208,7 @@ async def measure(
 def list_definitions() -> list[dict[str, object]]:
     """Return the definitions of the kinds of Cluster API and metal3, and of pools."""
     others = [read_crds(_DATA / name / "crds.yaml") for name in _PROVIDERS]
-    return [*chain.from_iterable(others), *crds.crds()]
+    return [*chain.from_iterable(others), *crds.build_pool_crds()]
 
 
 def show(phase: Phase, integration: str) -> None:

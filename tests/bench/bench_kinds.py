@@ -152,9 +152,9 @@ async def _create_metal3_claim(cluster: PlatformCluster, name: str) -> None:
 
 
 CLAIMS, ADDRESSES, CLUSTERS = (
-    clusterapi.claims("v1beta2"),
-    clusterapi.addresses("v1beta2"),
-    clusterapi.clusters("v1beta2"),
+    clusterapi.get_claim_kind("v1beta2"),
+    clusterapi.get_address_kind("v1beta2"),
+    clusterapi.get_cluster_kind("v1beta2"),
 )
 OF_CLUSTER_API = (
     *(CLAIMS, ADDRESSES, CLUSTERS),

@@ -18,7 +18,7 @@ from envtest.access.tokens import format_token_line
 from envtest.binaries import real_control_plane
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from tests.bench.bench_envtest import server as serving
 from tests.bench.driver import LONGEST_EVENT
 from tests.bench.processes import find_process
@@ -80,7 +80,7 @@ async def start_real(assets: Path, more: Definitions = ()) -> AsyncIterator[Plac
     async with real_control_plane(settings, None, listen="127.0.0.1:0", tokens=tokens) as plane:
         started = list_children() - before
         server, store = find_process("kube-apiserver", started), find_process("etcd", started)
-        await plane.install_crds([*crds(), *more])
+        await plane.install_crds([*build_crds(), *more])
         access = Access(plane.url, _TOKEN, _read_authority(plane))
         async with connect_client(plane) as session:
             yield Place(access, session, server, counts=True, store=store)
@@ -97,7 +97,7 @@ async def start_embedded(more: Definitions = ()) -> AsyncIterator[Place]:
         access = Access(server.url, server.token, server.authority)
         headers = {"Authorization": f"Bearer {server.token}"}
         async with _make_session(server.url, server.tls, headers) as session:
-            for definition in [*crds(), *more]:
+            for definition in [*build_crds(), *more]:
                 async with session.post(_EXTENSIONS, json=definition) as answer:
                     answer.raise_for_status()
             yield Place(access, session, server.process.pid, counts=False)

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from tests.bench import bench_real, tables
 from tests.bench.bare import Bare, ServingDriver, measure_bare
 from tests.bench.comparison import CHURN, FILLING, ControllerCosts, Phase, Start, measure
@@ -45,7 +45,7 @@ def find_real_assets() -> Path:
 @pytest.fixture
 async def plane() -> AsyncIterator[Plane]:
     async with ControlPlane.start() as started:
-        await started.install_crds(crds())
+        await started.install_crds(build_crds())
         yield started
 
 

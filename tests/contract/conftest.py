@@ -35,7 +35,7 @@ async def shared_admin(request: pytest.FixtureRequest) -> AsyncIterator[httpx.As
     The tests run on the newest and the oldest Kubernetes, because CEL, for example, differs.
     """
     async with running(request.param) as started, administrator(started) as client:
-        await started.install_crds(crd.crds())
+        await started.install_crds(crd.build_crds())
         yield client
 
 

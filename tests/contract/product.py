@@ -12,7 +12,7 @@ import httpx
 
 from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
-from manifests import folder
+from manifests import get_folder
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator
 from tests.freezing import freeze, thaw
@@ -37,7 +37,7 @@ async def install_kinds(
     plane: Plane, integration: str, more: Iterable[Mapping[str, Any]] = ()
 ) -> None:
     """Install our kinds, those of an integration in its folder of tests/data, and `more`."""
-    await plane.install_crds(crd.crds())
+    await plane.install_crds(crd.build_crds())
     await plane.install_crds(DATA / integration / "crds.yaml")
     await plane.install_crds(dict(definition) for definition in more)
 
@@ -69,7 +69,7 @@ async def install_roles(admin: httpx.AsyncClient, component: str) -> None:
         admin: the administrator's client.
         component: the folder.
     """
-    for file in sorted(folder(component).iterdir(), key=str):
+    for file in sorted(get_folder(component).iterdir(), key=str):
         for role in read_all_yaml(file.read_text(encoding="utf-8")):
             if isinstance(role, dict) and role.get("kind") in PATHS:
                 path = PATHS[role["kind"]].format(role["metadata"].get("namespace", HOME))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from envtest.faults import Call
-from manifests import folder
+from manifests import get_folder
 from reconcilers.api import names
 from reconcilers.api.tenantcluster import TenantCluster
 from tests.yamls import read_all_yaml
@@ -48,7 +48,7 @@ def find_object_name(call: Call) -> str:
 
 def list_manifests(name: str) -> Iterator[Json]:
     """Yield the objects in a folder of manifests, without patches."""
-    for file in sorted(folder(name).iterdir(), key=lambda path: path.name):
+    for file in sorted(get_folder(name).iterdir(), key=lambda path: path.name):
         if file.name.endswith(".yaml") and file.name != "kustomization.yaml":
             loaded = read_all_yaml(file.read_text(encoding="utf-8"))
             yield from (document for document in loaded if isinstance(document, dict))

@@ -12,7 +12,7 @@ from controller.errors import Conflict
 from controller.meta import Key
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.configuration.settings import PoolSettings, Settings
 from tests.contract.test_route import ALLOCATION_ROUTE, HOME, create_object, run_all_controllers
@@ -25,7 +25,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 
 async def create_pool_and_kinds(plane: Plane, admin: httpx.AsyncClient) -> None:
     """Install our kinds, our namespace, and a pool."""
-    await plane.install_crds(crds())
+    await plane.install_crds(build_crds())
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.DEFAULT_NAMESPACE}}
     assert (await admin.post("/api/v1/namespaces", json=body)).status_code == 201
     await create_object(admin, f"{HOME}/networkpools", POOL)

@@ -16,9 +16,14 @@ from controller.manager import Manager
 from controller.options import ManagerOptions, SelfSigned
 from controller.transport import Transport
 from reconcilers.configuration.integrationnames import CLUSTER_API
-from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, SKIP_DELETE_CHECK
-from reconcilers.integrations.clusterapi.api import addresses as address_kind
-from reconcilers.integrations.clusterapi.crds import crds
+from reconcilers.integrations.clusterapi.api import (
+    GROUP,
+    POOL_VERSION,
+    POOLS,
+    SKIP_DELETE_CHECK,
+    get_address_kind,
+)
+from reconcilers.integrations.clusterapi.crds import build_pool_crds
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.configuration import INTEGRATIONS, NAME, SERVICE
 from reconcilers.wiring.integrations import make_integration_webhooks
@@ -44,7 +49,7 @@ RESOURCES = {resource.kind: resource for resource in POOLS}
 
 
 KINDS = Path(__file__).parents[1] / "data/clusterapi/crds.yaml"
-ADDRESS = address_kind("v1beta2")
+ADDRESS = get_address_kind("v1beta2")
 
 
 class PoolClient:
@@ -136,7 +141,7 @@ async def pool_client(
 ) -> AsyncIterator[PoolClient]:
     """A client of pools on a server with our definitions, on the newest and the oldest one."""
     async with running(request.param) as started, administrator(started) as client:
-        await started.install_crds([*crds(), *yaml.safe_load_all(KINDS.read_text())])
+        await started.install_crds([*build_pool_crds(), *yaml.safe_load_all(KINDS.read_text())])
         kubeconfig = started.write_kubeconfig(tmp_path_factory.mktemp("plane") / "kubeconfig")
         transport = await connect(kubeconfig)
         yield PoolClient(client, transport)

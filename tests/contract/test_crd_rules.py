@@ -7,7 +7,7 @@ import pytest_asyncio
 import yaml
 
 from envtest.plane import RunningControlPlane as Plane
-from manifests import folder
+from manifests import get_folder
 from reconcilers.api import crd, names
 from tests.contract import family_rule_cases
 from tests.contract.conftest import administrator
@@ -107,7 +107,7 @@ async def test_valid_objects_are_accepted(kinds_client: KindsClient) -> None:
 
 
 async def test_every_sample_is_accepted(kinds_client: KindsClient) -> None:
-    for path in folder("samples").iterdir():
+    for path in get_folder("samples").iterdir():
         for document in yaml.safe_load_all(path.read_text()):
             if document["kind"] in PLURALS:
                 meta = document["metadata"]
@@ -167,7 +167,7 @@ async def test_an_invalid_pool_that_is_older_than_the_rules_can_be_updated_and_d
     server: Server,
 ) -> None:
     async with running(server) as plane, administrator(plane) as admin:
-        await plane.install_crds([without_rules(definition) for definition in crd.crds()])
+        await plane.install_crds([without_rules(definition) for definition in crd.build_crds()])
         kinds_client = KindsClient(admin, "default")
         await _update_and_delete_invalid_pool(
             plane, kinds_client, await _read_minor_version(admin)
@@ -180,7 +180,7 @@ async def _update_and_delete_invalid_pool(
     """Create an invalid pool, install the rules, and update and delete the pool."""
     invalid_pool = make_pool("10.0.0.0/33") | make_ranges(("10.9.0.9", "10.0.0.3"))
     assert (await kinds_client.create("NetworkPool", invalid_pool)).is_success
-    await plane.install_crds(crd.crds())
+    await plane.install_crds(crd.build_crds())
     await _wait_until_rules_in_force(kinds_client)
 
     finalizer_patch = {"metadata": {"finalizers": [names.FINALIZER_POOL], "labels": {"a": "b"}}}

@@ -24,7 +24,7 @@ from controller.transport import Transport
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.ipallocation import ALLOCATED, FAILED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -54,7 +54,7 @@ _numbers = count(1)
 async def plane(request: pytest.FixtureRequest) -> AsyncIterator[Plane]:
     """A server with our kinds, one for all tests and each version."""
     async with running(request.param) as started:
-        await started.install_crds(crds())
+        await started.install_crds(build_crds())
         yield started
 
 

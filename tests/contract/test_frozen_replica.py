@@ -17,7 +17,7 @@ from controller.informer import Informer
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.local.objects import NAMESPACE
@@ -122,7 +122,7 @@ async def _run_witness(path: Path) -> AsyncIterator[OverlapWitness]:
 @pytest.fixture
 async def kubeconfig(plane: Plane, tmp_path: Path) -> Path:
     """The kubeconfig of a cluster with our kinds and the pool `lab`."""
-    await plane.install_crds(crds())
+    await plane.install_crds(build_crds())
     path = plane.write_kubeconfig(tmp_path / "kubeconfig")
     transport = await connect(path)
     client = Client(transport)

@@ -24,7 +24,7 @@ async def test_allocations_are_collected_with_their_owners_and_their_addresses_a
     ):
         if "garbage" not in plane.controllers:
             pytest.skip("kube-controller-manager is not among the binaries")
-        await plane.install_crds(crd.crds())
+        await plane.install_crds(crd.build_crds())
         for platform in ("kubermatic", "vitistack"):
             await plane.install_crds(DATA / platform / "crds.yaml")
         kubeconfig = plane.write_kubeconfig(tmp_path / "kubeconfig")

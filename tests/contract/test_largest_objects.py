@@ -43,7 +43,9 @@ def read_max_items(plural: str, *path: str) -> int:
         path: the names of the fields that lead to the list.
     """
     [definition] = [
-        candidate for candidate in crd.crds() if candidate["spec"]["names"]["plural"] == plural
+        candidate
+        for candidate in crd.build_crds()
+        if candidate["spec"]["names"]["plural"] == plural
     ]
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     for name in path:

@@ -338,7 +338,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         enter = stack.enter_async_context
         tenant = await enter(ControlPlane.start())
         proxy = await enter(Proxy.run_before(plane))
-        await plane.install_crds(crd.crds())
+        await plane.install_crds(crd.build_crds())
         http = await enter(open_admin_client(plane))
         tenant_http = await enter(open_admin_client(tenant))
         await tenant.install_crds(standin.read_metallb_crds())

@@ -34,7 +34,7 @@ from controller.transport import NO_QUERY, Transport
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.clusterapi.crds import crds as clusterapi_crds
+from reconcilers.integrations.clusterapi.crds import build_pool_crds
 from reconcilers.wiring import assemble
 from tests.contract.product import install_kinds
 from tests.polling import SECONDS
@@ -255,7 +255,7 @@ async def serve_another_request(admin: httpx.AsyncClient, request: Request) -> N
 async def test_an_event_passes_the_modules_in_architecture_md_in_that_order(
     request_: Request, plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await install_kinds(plane, "clusterapi", clusterapi_crds())
+    await install_kinds(plane, "clusterapi", build_pool_crds())
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
     await create_object(admin, request_.pool_collection, request_.pool)

@@ -30,7 +30,7 @@ from controller.transport import Transport
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -145,7 +145,7 @@ async def run_management_cluster(
         plane: the control plane.
         kubeconfig: where the kubeconfig of the client is written.
     """
-    await plane.install_crds([*crds(), *read_metallb_crds()])
+    await plane.install_crds([*build_crds(), *read_metallb_crds()])
     transport = await connect(plane.write_kubeconfig(kubeconfig))
     cluster = ManagementCluster(transport)
     for namespace in (HOME, "team", "metallb-system"):

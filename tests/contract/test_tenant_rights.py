@@ -128,7 +128,7 @@ async def test_the_page_about_cilium_lists_exactly_the_permissions_that_a_tenant
         enter = stack.enter_async_context
         tenant = await enter(ControlPlane.start())
         proxy = await enter(Proxy.run_before(tenant))
-        await plane.install_crds(crd.crds())
+        await plane.install_crds(crd.build_crds())
         await tenant.install_crds([*read_cilium_crds(), *metallb.read_metallb_crds()])
         platform = await enter(_open_transport(plane, tmp_path / "admin"))
         tenant_transport = await enter(_open_transport(tenant, tmp_path / "inside"))

@@ -23,7 +23,7 @@ from controller.options import ManagerOptions
 from envtest.plane import RunningControlPlane as Plane
 from envtest.plane import read_crds
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.configuration.settings import (
     OrphanSettings,
     PoolSettings,
@@ -196,7 +196,7 @@ async def test_an_upgrade_and_a_downgrade_write_no_object_without_a_second_famil
     await _recreate_recorded_objects(admin)
     before = await _read_stored_objects(admin)
     assert len(before) == len(_read_recorded_objects())
-    await plane.install_crds(crds())
+    await plane.install_crds(build_crds())
     async with _run_controllers(plane, tmp_path) as manager:
         await until(
             make_awaitable(lambda: min(_count_passes_per_object(manager))),
@@ -243,28 +243,28 @@ async def test_second_ranges_reappear_if_no_object_is_written_between_downgrade_
         pytest.skip(
             f"needs {ASSETS}: the embedded server prunes stored objects, not objects that are read"
         )
-    await plane.install_crds(crds())
+    await plane.install_crds(build_crds())
     path = await _create_dual_stack_allocation(admin)
     stored = await _read_text(admin, path)
     assert "fd00::1" in stored
     await plane.install_crds(read_crds(BEFORE))
     spec_text = await until(lambda: _read_text(admin, path), lambda output: "fd00" not in output)
     assert "10.40.0.1" in spec_text
-    await plane.install_crds(crds())
+    await plane.install_crds(build_crds())
     await until(lambda: _read_text(admin, path), lambda output: output == stored)
 
 
 async def test_a_write_under_the_older_crds_loses_the_second_range(
     plane: Plane, admin: httpx.AsyncClient
 ) -> None:
-    await plane.install_crds(crds())
+    await plane.install_crds(build_crds())
     path = await _create_dual_stack_allocation(admin)
     await plane.install_crds(read_crds(BEFORE))
     await until(lambda: _read_text(admin, path), lambda output: "fd00" not in output)
     note = {"metadata": {"annotations": {"note": "written under the older schema"}}}
     answer = await admin.patch(path, headers=MERGE, json=note)
     assert answer.status_code == 200, answer.text
-    await plane.install_crds(crds())
+    await plane.install_crds(build_crds())
     await until(lambda: _dry_run_status_write(admin, path), lambda output: "fd00" in output)
     assert "fd00" not in await _read_text(admin, path)
 

@@ -52,7 +52,7 @@ async def set_place(request: AdmissionRequest[Gauge]) -> Answer:
     """Set the default of the field `place`."""
     before = msgspec.json.decode(request.objectBytes)
     after = {**before, "spec": {"place": "hall", **before.get("spec", {})}}
-    return Patched.between(before, after)
+    return Patched.from_change(before, after)
 
 
 def build_configuration(kind: str, name: str, url: str, operations: list[str]) -> dict[str, Any]:

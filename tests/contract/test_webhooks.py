@@ -159,7 +159,7 @@ def _get_phase(obj: Any) -> str | None:
 @pytest.fixture
 async def lab(plane: Plane, admin: httpx.AsyncClient, tmp_path: Path) -> AsyncIterator[WebhookLab]:
     """A cluster with our kinds and the namespaces HOME and `team`, without webhooks."""
-    await plane.install_crds(crd.crds())
+    await plane.install_crds(crd.build_crds())
     for namespace in (HOME, "team"):
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": namespace}})
     transport = await connect(plane.write_kubeconfig(tmp_path / "kubeconfig"))

@@ -285,7 +285,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_history_is_not_confirmed_while_a_list_is_only_partly_in_the_cache(self) -> None:
-        if self.list_steps is not None and self.cache.history_confirmed:
+        if self.list_steps is not None and self.cache.is_history_confirmed:
             expected = (
                 self.server.list_objects_at(self.cache.position) if self.cache.is_synced else {}
             )

@@ -171,9 +171,9 @@ def test_the_history_is_not_confirmed_while_a_long_list_replaces_cached_objects(
         sizes.add(new)
         assert {cached.metadata.key: cached for cached in cache} == mirror
         assert cache.position == COUNT
-        assert not cache.history_confirmed or (new == 0 and len(cache) == COUNT)
+        assert not cache.is_history_confirmed or (new == 0 and len(cache) == COUNT)
     assert len(sizes) >= SLICES - 2
-    assert (cache.position, cache.history_confirmed) == (3 * COUNT, True)
+    assert (cache.position, cache.is_history_confirmed) == (3 * COUNT, True)
     assert sum(cached.metadata.revision > COUNT for cached in cache) == len(cache) == COUNT - SLICE
 
 

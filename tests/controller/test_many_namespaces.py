@@ -78,9 +78,9 @@ async def test_the_history_of_a_namespace_set_is_confirmed_only_if_that_of_each_
     async with anyio.create_task_group() as group:
         group.start_soon(harness.manager.run)
         await harness.clock.advance(1)
-        before = harness.widgets.cache.history_confirmed
+        before = harness.widgets.cache.is_history_confirmed
         listed = harness.widgets.find_listed("b")
         assert listed is not None
-        listed.cache.history_confirmed = False
-        assert (before, harness.widgets.cache.history_confirmed) == (True, False)
+        listed.cache.is_history_confirmed = False
+        assert (before, harness.widgets.cache.is_history_confirmed) == (True, False)
         harness.manager.stop()

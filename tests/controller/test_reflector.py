@@ -206,9 +206,9 @@ async def test_the_newest_state_is_read_after_the_server_could_not_be_reached(
     watches: list[ScriptedWatch | Exception] = [cut, failure, ScriptedWatch()]
     async with ReflectorHarness([before, build_list(50, *restored)], watches).run() as harness:
         await harness.clock.advance(2)
-        confirmed_while_unreachable = harness.cache.history_confirmed
+        confirmed_while_unreachable = harness.cache.is_history_confirmed
         await harness.clock.advance(10)
-        assert (confirmed_while_unreachable, harness.cache.history_confirmed) == (False, True)
+        assert (confirmed_while_unreachable, harness.cache.is_history_confirmed) == (False, True)
         assert harness.list_revisions == ["0", None]
         assert harness.watch_revisions == ["5", "6", "50"]
         assert sorted(harness.cache, key=lambda cached: cached.metadata.name) == [
@@ -236,7 +236,7 @@ async def test_a_watch_that_was_cut_is_continued_at_the_position() -> None:
         await harness.clock.advance(2)
         assert harness.list_revisions == ["0"]
         assert harness.watch_revisions == ["5", "6"]
-        assert harness.cache.history_confirmed
+        assert harness.cache.is_history_confirmed
 
 
 async def test_the_newest_state_below_our_own_write_means_that_the_history_was_replaced() -> None:

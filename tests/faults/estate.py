@@ -30,7 +30,7 @@ from envtest.faults import Proxy
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import (
     IP_ALLOCATION,
@@ -341,7 +341,7 @@ class Estate(Generic[PlaneType]):
         kinds = OWN_KINDS.values()
         caches = [cache for kind in kinds for cache in self.list_caches(kind)]
         caches += [self.witness.caches[kind.plural] for kind in kinds]
-        return not any(cache.history_confirmed for cache in caches)
+        return not any(cache.is_history_confirmed for cache in caches)
 
     async def _run(
         self, scope: anyio.CancelScope, clock: Clock, transport: Transport | None
@@ -409,7 +409,7 @@ async def _watch_clusters(
     """
     async with AsyncExitStack() as stack:
         enter_context = stack.enter_async_context
-        await management.install_crds(crds())
+        await management.install_crds(build_crds())
         await tenant.install_crds(read_metallb_crds())
         witness = Witness(
             *[await enter_context(open_transport(plane)) for plane in (management, tenant)]

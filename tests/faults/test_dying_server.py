@@ -10,7 +10,7 @@ import yaml
 from controller.clock import SystemClock
 from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
-from manifests import folder
+from manifests import get_folder
 from reconcilers.api.ipallocation import ALLOCATED
 from tests.faults.estate import HOME, LARGE, Estate, run_bare_estate
 from tests.faults.parts import access_processes
@@ -73,7 +73,7 @@ async def _use_shipped_roles(estate: Estate[Plane]) -> None:
     estate.user = ACCOUNT
     await estate.management.add_user(ACCOUNT)
     async with connect_admin(estate.management) as http:
-        for file in sorted(folder("rbac").iterdir(), key=lambda path: path.name):
+        for file in sorted(get_folder("rbac").iterdir(), key=lambda path: path.name):
             for body in yaml.safe_load_all(file.read_text(encoding="utf-8")):
                 if body and body["apiVersion"].startswith("rbac."):
                     response = await http.post(_build_collection_path(body), json=body)

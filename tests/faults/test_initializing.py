@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from tests.faults.estate import LARGE, PACE, SwiftClock, run_bare_estate
 from tests.faults.slowdeletions import connect_admin
 
@@ -43,7 +43,7 @@ async def test_every_allocation_is_served_although_the_crds_are_written_all_the_
 async def _write_crds(plane: Plane, description: str) -> None:
     """Change the description in the schema of each of our kinds."""
     async with connect_admin(plane) as http:
-        for crd in crds():
+        for crd in build_crds():
             path = f"{CRDS}/{crd['metadata']['name']}"
             stored: dict[str, Any] = (await http.get(path)).json()
             schema = stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -57,7 +57,7 @@ _SCHEMAS: Mapping[str, Json] = {
 def build_definitions() -> list[Json]:
     """Return the definitions of the four kinds as Butler has them."""
     definitions = []
-    for ours in crd.crds():
+    for ours in crd.build_crds():
         [version] = ours["spec"]["versions"]
         schema = _build_schema(_FIELDS[ours["spec"]["names"]["kind"]])
         theirs = {name: version[name] for name in ("name", "served", "storage", "subresources")}

@@ -227,7 +227,7 @@ async def run_controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient
         A client of the server, and the manager of the controllers.
     """
     async with ControlPlane.start() as plane:
-        await plane.install_crds([*crd.crds(), *crds.crds()])
+        await plane.install_crds([*crd.build_crds(), *crds.build_pool_crds()])
         for platform in PLATFORMS:
             await plane.install_crds(DATA / platform / "crds.yaml")
         kubeconfig = plane.write_kubeconfig(folder / "kubeconfig")

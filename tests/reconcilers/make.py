@@ -247,7 +247,7 @@ def pool_status(
 ) -> dict[str, Any]:
     """Return the status that a pass writes to a pool: figures, conditions and journal."""
     figures = poolstatus.render_figures(pool, seen, decision=decision, now=now)
-    return figures | STATUS_JOURNALS.fields(pool, decision.journal)
+    return figures | STATUS_JOURNALS.build_patch_fields(pool, decision.journal)
 
 
 def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> AllocationsView:

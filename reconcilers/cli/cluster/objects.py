@@ -16,8 +16,8 @@ from controller.resource import Resource
 from reconcilers.addressmap.objects import REQUIRED, Objects, PlatformDefault, read_objects
 from reconcilers.api import names
 from reconcilers.cli.output import NOT_READ
-from reconcilers.cli.problems import WRONG_INPUT, CommandProblem, say
-from reconcilers.cli.progress import hide_progress, progress
+from reconcilers.cli.problems import WRONG_INPUT, CommandProblem, print_problem
+from reconcilers.cli.progress import hide_progress, show_progress_during
 from reconcilers.integrations.core.scopedlists import describe_limits
 from reconcilers.reporting.wording import count_noun, name_with_count
 
@@ -70,7 +70,7 @@ def read_all(where: ReadingScope, required: Sequence[Resource[Any]] = REQUIRED) 
         CommandProblem: the cluster or the files cannot be read.
     """
     if where.files:
-        with progress("reading files"):
+        with show_progress_during("reading files"):
             return _read_files(where)
     return read_cluster(where, lambda client: read_objects(client, where.namespace, required))
 
@@ -96,7 +96,7 @@ def read_namespace_objects(where: ReadingScope) -> Objects:
     Raises:
         CommandProblem: the cluster or the files cannot be read.
     """
-    return read_all(where).within(where.namespace)
+    return read_all(where).select_namespace(where.namespace)
 
 
 def report_not_read(objects: Objects) -> None:
@@ -104,7 +104,9 @@ def report_not_read(objects: Objects) -> None:
     if not objects.all_not_read:
         return
     kinds = describe_limits(objects.all_not_read)
-    say("warning", f"you may not read {kinds}: what they hold, and so what is free, is unknown")
+    print_problem(
+        "warning", f"you may not read {kinds}: what they hold, and so what is free, is unknown"
+    )
     click.get_current_context().meta[NOT_READ] = [str(limit) for limit in objects.all_not_read]
 
 
@@ -129,7 +131,7 @@ def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str)
             f"{resource.kind} that cannot be read is not shown",
             f"{resource.kind}s that cannot be read are not shown",
         )
-        say(
+        print_problem(
             "warning",
             f"{number}: {name_with_count(keys)}; correct or delete what `butler-ipam check`"
             " reports",
@@ -145,9 +147,9 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
         objects: what was read.
         namespace: the namespace; empty for all, which is not reported.
     """
-    selected = objects.within(namespace).select_tenants(namespace)
+    selected = objects.select_namespace(namespace).select_tenants(namespace)
     # Pools in no namespace say nothing about the name.
-    integrations = objects.integrations.within({namespace})
+    integrations = objects.integrations.select_namespaces({namespace})
     kinds = (
         selected.pools,
         selected.providers,
@@ -159,7 +161,7 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
     )
     if not namespace or any(kinds) or objects.not_read:
         return  # all namespaces, or objects in it, or perhaps some that the user may not read
-    say(
+    print_problem(
         "note",
         f"namespace {namespace} has no NetworkPool, ProviderConfig, TenantCluster or"
         " IPAllocation, and no pool of an integration; check its name",
@@ -194,7 +196,7 @@ def run_in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awa
             results.append(await work(Client(transport, field_manager="butler-ipam")))
 
     try:
-        with progress(activity):
+        with show_progress_during(activity):
             anyio.run(connect_and_work)
     except (ConfigurationError, ControllerError) as error:
         raise CommandProblem(_describe_error(error, where)) from error
@@ -224,7 +226,7 @@ def _read_files(where: ReadingScope) -> Objects:
     )
     for finding in findings:
         if finding.severity != "note":  # skipped kinds are normal in a dump of a cluster
-            say(finding.severity, finding.sentence)
+            print_problem(finding.severity, finding.sentence)
     if findings.has_errors:
         click.get_current_context().meta[WRONG_INPUT] = True
     if not manifests.list_own() and not manifests.others:

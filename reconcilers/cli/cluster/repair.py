@@ -17,7 +17,7 @@ from controller.scaffold.schemas import create_plain_schema
 from reconcilers.addressmap.audit import REVIEWED, Finding, Subject
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
-from reconcilers.cli.problems import CommandProblem, say
+from reconcilers.cli.problems import CommandProblem, print_problem
 from reconcilers.cli.progress import count_progress
 from reconcilers.cli.reading.findings import Findings, format_path
 from reconcilers.cli.reading.objects import read_objects
@@ -64,7 +64,7 @@ def read_report(path: Path) -> RepairReport:
         for field, fault in [*validation.faults, *unknown]:
             findings.add_error(raw.at(field), f"{format_path(field)}: {fault}")
     for finding in findings:
-        say(finding.severity, finding.sentence)
+        print_problem(finding.severity, finding.sentence)
     if findings.has_errors or len(manifests) != 1:
         raise CommandProblem(
             f"{path} is not one report of `butler-ipam check -o yaml`: correct it, or create"

@@ -78,7 +78,7 @@ def build_status_page(
     findings = sorted([*about_objects, *more], key=build_finding_sort_key)
     # `within` keeps all TenantClusters, because allocations refer to them across namespaces. The
     # page shows only the TenantClusters of the namespace.
-    selected = objects.within(namespace).select_tenants(namespace)
+    selected = objects.select_namespace(namespace).select_tenants(namespace)
     return StatusPage(
         list_area_states(selected, findings, controllers=controllers, namespace=namespace),
         findings,

@@ -111,7 +111,7 @@ async def _read_tenant(
     tenants are read all the same.
     """
     try:
-        async with clients.client(tenant) as client:
+        async with clients.open_client(tenant) as client:
             management = await clients.read_management_identity()
             return await read_tenant(client, kinds, tenant=tenant, management=management)
     except TenantUnavailable as error:

@@ -54,7 +54,9 @@ async def write_updates(
         watched.on_change(wake_loop)
         others = watched.others
         assert others is not None, "PageInformers.from_transport watches all platforms"
-        others.want(inf)  # pools of other platforms are watched as long as the command runs
+        others.keep_current(
+            inf
+        )  # pools of other platforms are watched as long as the command runs
         async with run_in_background([*(informer.run for informer in watched.kinds), others.run]):
             # The first text shows all objects, not those that happen to be listed first.
             await watched.wait_until_read()

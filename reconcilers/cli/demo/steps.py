@@ -31,7 +31,7 @@ from reconcilers.cli.demo.view import (
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.objects import Manifest, apply, delete
 from reconcilers.cli.local.platform import Replica, build_kubeconfig_secret
-from reconcilers.cli.progress import progress
+from reconcilers.cli.progress import show_progress_during
 
 Action = Callable[[PlatformView], Awaitable[None]]
 Check = Callable[[PlatformView], Sequence[str]]
@@ -96,11 +96,11 @@ async def play(
         await pause()
         started_at = clock.monotonic()
         try:
-            with progress(step.title):
+            with show_progress_during(step.title):
                 for action in step.actions:
                     await action(view)
             for check in step.checks:
-                with progress(step.title):
+                with show_progress_during(step.title):
                     lines = await view.wait_until(check, seconds)
                 for line in lines:
                     echo(f"    {' ' if line.startswith(' ') else '-'} {line}")

@@ -39,7 +39,7 @@ from reconcilers.cli.local.servers import (
     describe_server_source,
     run_api_servers,
 )
-from reconcilers.cli.progress import progress
+from reconcilers.cli.progress import show_progress_during
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import ADMIN_KEY
 from reconcilers.configuration.settings import Settings
@@ -201,13 +201,13 @@ async def run_platform(
     }
     options = webhooks.add_webhooks(options or ManagerOptions(), namespace)
     async with AsyncExitStack() as stack:
-        with progress("starting API servers"):
+        with show_progress_during("starting API servers"):
             servers_by_name = await stack.enter_async_context(
                 run_api_servers(definitions_by_server, data)
             )
         management = servers_by_name[MANAGEMENT]
         servers = {tenant.cluster: servers_by_name[tenant.name] for tenant in tenants}
-        with progress(f"starting {balancer.title} and the controllers"):
+        with show_progress_during(f"starting {balancer.title} and the controllers"):
             # With --data, the configuration of an earlier start may be there. Nothing listens on
             # its port any more, so every write would fail.
             await delete(management.client, VALIDATING, webhooks.KEY)

@@ -27,7 +27,7 @@ from controller.tenantconfig import create_tenant_transport, parse_kubeconfig
 from controller.transport import Transport
 from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.problems import CommandProblem
-from reconcilers.cli.progress import progress, show_done
+from reconcilers.cli.progress import show_done, show_progress_during
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -231,7 +231,7 @@ async def run_api_servers(
             finally:
                 ended.set()
                 # The progress is shown until the outer group has ended.
-                stack.enter_context(progress("stopping API servers"))
+                stack.enter_context(show_progress_during("stopping API servers"))
 
 
 KUBECONFIG_MARK = "# Written by butler-ipam; it is replaced at the next start.\n"

@@ -205,7 +205,7 @@ def _build_pool_status(draft: Draft, body: Body) -> Body:
     pool = msgspec.convert(draft.body, NETWORK_POOL.type)
     before = STATUS_JOURNALS.read(pool)
     after = STATUS_JOURNALS.read(msgspec.convert(body, NETWORK_POOL.type))
-    journal = STATUS_JOURNALS.fields(pool, Journal(before.revisions, after.promises))
+    journal = STATUS_JOURNALS.build_patch_fields(pool, Journal(before.revisions, after.promises))
     return printed | {name: value for name, value in journal.items() if value}
 
 

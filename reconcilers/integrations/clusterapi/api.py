@@ -343,28 +343,28 @@ class PoolOutline:
     spec: PoolOutlineSpec
 
 
-def claims(version: str) -> Resource[IPAddressClaim]:
+def get_claim_kind(version: str) -> Resource[IPAddressClaim]:
     """Return the kind of claims in a version of CONTRACT_VERSIONS."""
     return Resource(
         GROUP, version, "IPAddressClaim", "ipaddressclaims", IPAddressClaim, outline=PoolOutline
     )
 
 
-def addresses(version: str) -> Resource[IPAddress]:
+def get_address_kind(version: str) -> Resource[IPAddress]:
     """Return the kind of addresses in a version of CONTRACT_VERSIONS."""
     return Resource(GROUP, version, "IPAddress", "ipaddresses", IPAddress, outline=PoolOutline)
 
 
-def clusters(version: str) -> Resource[Cluster]:
+def get_cluster_kind(version: str) -> Resource[Cluster]:
     """Return the kind of clusters in a version of CONTRACT_VERSIONS."""
     return Resource(CORE_GROUP, version, "Cluster", "clusters", Cluster)
 
 
-CLAIMS = claims(CONTRACT_VERSIONS[0])
-ADDRESSES = addresses(CONTRACT_VERSIONS[0])
-CLUSTERS = clusters(CONTRACT_VERSIONS[0])
+CLAIMS = get_claim_kind(CONTRACT_VERSIONS[0])
+ADDRESSES = get_address_kind(CONTRACT_VERSIONS[0])
+CLUSTERS = get_cluster_kind(CONTRACT_VERSIONS[0])
 HOLDERS: tuple[Resource[Object], ...] = tuple(
-    kind(version) for version in CONTRACT_VERSIONS for kind in (claims, addresses)
+    kind(version) for version in CONTRACT_VERSIONS for kind in (get_claim_kind, get_address_kind)
 )
 """The kinds whose objects hold addresses, or wait for some, in all known versions."""
 KINDS: tuple[Resource[Object], ...] = (CLAIMS, ADDRESSES, CLUSTERS, *POOLS)

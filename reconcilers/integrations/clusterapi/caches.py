@@ -331,14 +331,14 @@ class ClaimCaches:
         return self.claims.is_synced and self.addresses.is_synced
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether every cache was relisted since the API server was last out of reach.
 
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
         caches = (self.claims, self.addresses, *self.pools.values())
-        return all(cache.history_confirmed for cache in caches)
+        return all(cache.is_history_confirmed for cache in caches)
 
     def find_pool(self, obj: IPAddressClaim | IPAddress) -> ServedPool | None:
         """Return the pool that a claim or address names; None if it does not exist."""

@@ -121,7 +121,7 @@ class ClaimReconciler:
         If an object has changed since the cache showed it, the pass repeats with the live claim.
         """
         # etcd may have been restored: the caches may show objects that no longer exist.
-        if not self._caches.history_confirmed:
+        if not self._caches.is_history_confirmed:
             return Again(RETRY)
         claim = self._caches.claims.get(key)
         is_address_unreadable = key in self._caches.addresses.unreadable

@@ -131,7 +131,7 @@ class ClaimTaker:
         if self._closed:
             raise Refused(POOL_NOT_READY, f"{self._pool_name} is not ready: {self._closed}")
         try:
-            return self._view.holdings.space(self._space.name).take_lowest(1)[0]
+            return self._view.holdings.get_space(self._space.name).take_lowest(1)[0]
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
 

@@ -36,9 +36,9 @@ async def find_contract_kinds(look: "ServedKindsLook") -> ContractKinds:
     """
     versions = api.CONTRACT_VERSIONS
     return ContractKinds(
-        claims=await look.find_first_served(map(api.claims, versions)),
-        addresses=await look.find_first_served(map(api.addresses, versions)),
-        clusters=await look.find_first_served(map(api.clusters, versions)),
+        claims=await look.find_first_served(map(api.get_claim_kind, versions)),
+        addresses=await look.find_first_served(map(api.get_address_kind, versions)),
+        clusters=await look.find_first_served(map(api.get_cluster_kind, versions)),
     )
 
 
@@ -51,5 +51,6 @@ def pick_contract_kinds(served_kinds: Collection[Resource[Object]]) -> ContractK
 
     versions = api.CONTRACT_VERSIONS
     return ContractKinds(
-        claims=pick(map(api.claims, versions)), addresses=pick(map(api.addresses, versions))
+        claims=pick(map(api.get_claim_kind, versions)),
+        addresses=pick(map(api.get_address_kind, versions)),
     )

@@ -57,6 +57,6 @@ KINDS: tuple[CrdKind, ...] = tuple(
 and moves objects of kinds with the second label."""
 
 
-def crds() -> Iterator[Schema]:
+def build_pool_crds() -> Iterator[Schema]:
     """Yield the CustomResourceDefinition of each kind of pool."""
     yield from map(build_crd, KINDS)

@@ -120,8 +120,8 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     """
     key, namespace = pool.metadata.key, pool.metadata.namespace
     look = ServedKindsLook(client)
-    claim_kind = await look.find_first_served(map(api.claims, CONTRACT_VERSIONS))
-    address_kind = await look.find_first_served(map(api.addresses, CONTRACT_VERSIONS))
+    claim_kind = await look.find_first_served(map(api.get_claim_kind, CONTRACT_VERSIONS))
+    address_kind = await look.find_first_served(map(api.get_address_kind, CONTRACT_VERSIONS))
     # A kind that only seems absent may have objects that hold addresses.
     if claim_kind is None or address_kind is None:
         look.check_complete()

@@ -63,7 +63,7 @@ def make_live_platform(
         address_kind=address_kind,
     )
 
-    def names() -> list[PoolName]:
+    def list_names() -> list[PoolName]:
         """Return the pools of the in-cluster provider's kinds, in order."""
         return [
             name for kind in api.POOLS for name in list_pool_names(kind.kind, by_kind[kind.kind])
@@ -79,7 +79,7 @@ def make_live_platform(
             watch_resource(addresses, make_pool_lister(_name_pool)),
             *map(watch_pools, pools.values()),
         ],
-        names,
+        list_names,
         make_wanted_views,
     )
 

@@ -102,9 +102,12 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @property
     @override
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether both caches were relisted since the API server was last out of reach."""
-        return self._caches.claims.history_confirmed and self._caches.addresses.history_confirmed
+        return (
+            self._caches.claims.is_history_confirmed
+            and self._caches.addresses.is_history_confirmed
+        )
 
     @property
     @override

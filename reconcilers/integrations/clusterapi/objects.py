@@ -43,11 +43,11 @@ def fill_caches(
     """
     unreadable = {(NETWORK_POOL.kind, key): UNREADABLE for key in unreadable_pools}
     return ClaimCaches(
-        objects.cache(CLAIMS, indexes=_INDEXES),
-        objects.cache(ADDRESSES, indexes=_INDEXES),
-        clusters=objects.cache(CLUSTERS) if CLUSTERS.kind in objects.by_kind else None,
+        objects.build_cache(CLAIMS, indexes=_INDEXES),
+        objects.build_cache(ADDRESSES, indexes=_INDEXES),
+        clusters=objects.build_cache(CLUSTERS) if CLUSTERS.kind in objects.by_kind else None,
         pools={
-            **{kind.kind: objects.cache(kind) for kind in api.POOLS},
+            **{kind.kind: objects.build_cache(kind) for kind in api.POOLS},
             NETWORK_POOL.kind: fill_cache(NETWORK_POOL, networkpools, unreadable),
         },
         claim_kind=CLAIMS,
@@ -93,15 +93,15 @@ async def read(lists: ScopedLists) -> ObjectsByKind:
                 objects.unreadable[kind, key] = reason
 
     versions = api.CONTRACT_VERSIONS
-    address_kind = await find_served(map(api.addresses, versions))
-    claim_kind = await find_served(map(api.claims, versions))
+    address_kind = await find_served(map(api.get_address_kind, versions))
+    claim_kind = await find_served(map(api.get_claim_kind, versions))
     if address_kind is None or claim_kind is None:
         return ObjectsByKind()
     # IPAddresses first: each is created after its claim, so the later LIST of claims has the
     # claim. In the other order a new IPAddress would seem to have no claim.
     await list_kind(address_kind, ADDRESSES.kind)
     await list_kind(claim_kind, CLAIMS.kind)
-    await list_kind(await find_served(map(api.clusters, versions)), CLUSTERS.kind)
+    await list_kind(await find_served(map(api.get_cluster_kind, versions)), CLUSTERS.kind)
     for kind in api.POOLS:
         await list_kind(await find_served([kind]), kind.kind)
     return replace(objects, not_read=lists.not_read)
@@ -124,7 +124,9 @@ async def remove(client: Client, kind: str, at: Version) -> None:
     """
     for version in api.CONTRACT_VERSIONS:
         resource: Resource[Object] = (
-            api.claims(version) if kind == "IPAddressClaim" else api.addresses(version)
+            api.get_claim_kind(version)
+            if kind == "IPAddressClaim"
+            else api.get_address_kind(version)
         )
         if await client.is_served(resource):
             remaining = await client.delete(resource, at)

@@ -141,7 +141,7 @@ def _compute_capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
     promised = [
         block_range for block_range, by_holder in states if "promised" in by_holder.values()
     ]
-    return compute_capacity_with(holdings.space(), promised)
+    return compute_capacity_with(holdings.get_space(), promised)
 
 
 def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:

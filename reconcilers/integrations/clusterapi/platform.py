@@ -51,7 +51,7 @@ class ClusterApiPlatform(Platform):
     """IPAddressClaims, which get addresses of the in-cluster provider's pools and NetworkPools."""
 
     name = CLUSTER_API
-    compared_as = Kinds.CLUSTER_API
+    compared_kinds = Kinds.CLUSTER_API
     pools: ClassVar[Sequence[Resource[Object]]] = POOLS
     kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
     live_kinds: ClassVar[Collection[Resource[Object]]] = (
@@ -105,7 +105,7 @@ class ClusterApiPlatform(Platform):
         return list_implied(bodies, CLAIMS, implied=CLUSTERS, find_named=attrgetter("cluster"))
 
     @override
-    def views(self, all_objects: PlatformObjects) -> Views:
+    def build_views(self, all_objects: PlatformObjects) -> Views:
         """Return pictures and troubles of in-cluster pools, and what claims hold of NetworkPools.
 
         The pictures are of Cluster API's objects. Troubles concern NetworkPools, too, so they name
@@ -116,7 +116,7 @@ class ClusterApiPlatform(Platform):
         from reconcilers.integrations.clusterapi.objects import fill_caches
         from reconcilers.integrations.clusterapi.picture import make_views
 
-        objects, networkpools = all_objects.of(self.name), all_objects.networkpools
+        objects, networkpools = all_objects.get_objects(self.name), all_objects.networkpools
         caches = fill_caches(objects, networkpools.readable, networkpools.unreadable)
         contents = list(list_contents(caches))
         all_not_read = (*objects.not_read, *networkpools.not_read)
@@ -130,8 +130,8 @@ class ClusterApiPlatform(Platform):
         from reconcilers.integrations.clusterapi.outcomes import list_outcomes
 
         pools = after.networkpools
-        caches = fill_caches(after.of(self.name), pools.readable, pools.unreadable)
-        return list_outcomes(before.of(self.name).by_kind.get(CLAIMS.kind, ()), caches)
+        caches = fill_caches(after.get_objects(self.name), pools.readable, pools.unreadable)
+        return list_outcomes(before.get_objects(self.name).by_kind.get(CLAIMS.kind, ()), caches)
 
     @override
     def make_live_platform(

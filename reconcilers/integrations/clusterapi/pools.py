@@ -106,8 +106,8 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
 
     @property
     @override
-    def history_confirmed(self) -> bool:
-        return self._parts.caches.history_confirmed
+    def is_history_confirmed(self) -> bool:
+        return self._parts.caches.is_history_confirmed
 
     @override
     def forget_lists(self) -> None:

@@ -37,7 +37,7 @@ def compute_counts(space: PoolSpace, holdings: Holdings) -> PoolCounts:
     return PoolCounts(
         total=min(space.total, MAX_COUNT),
         used=holdings.in_use_count,
-        free=min(holdings.space().free, MAX_COUNT),
+        free=min(holdings.get_space().free, MAX_COUNT),
         outOfRange=holdings.outside_count,
     )
 

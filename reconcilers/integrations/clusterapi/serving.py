@@ -101,9 +101,9 @@ class ClusterApiSteps:
             work = self._make_work(served_kinds, claims, addresses)
             _log.info("Serving IPAddressClaims", version=claims.version)
         elif claims is not None:
-            self._wait_for_second(claims, api.addresses(claims.version))
+            self._wait_for_second(claims, api.get_address_kind(claims.version))
         elif addresses is not None:
-            self._wait_for_second(addresses, api.claims(addresses.version))
+            self._wait_for_second(addresses, api.get_claim_kind(addresses.version))
         else:
             _log.info("IPAddressClaims are not served by the API server: waiting for them")
         self.claims.is_known = True
@@ -142,7 +142,7 @@ class ClusterApiSteps:
         look.check_complete()
         return served_kinds
 
-    def suffices(self, served_kinds: ClusterApiKinds) -> bool:
+    def is_sufficient(self, served_kinds: ClusterApiKinds) -> bool:
         """Return whether claims and IPAddresses are served; Clusters and pools are optional."""
         contract = served_kinds.contract
         return contract.claims is not None and contract.addresses is not None

@@ -11,8 +11,8 @@ from reconcilers.integrations.clusterapi.api import (
     CONTRACT_VERSIONS,
     IPPoolSpec,
     Pool,
-    addresses,
     find_pool_key,
+    get_address_kind,
 )
 from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool
 from reconcilers.integrations.clusterapi.offers import make_offers
@@ -89,7 +89,7 @@ class ClusterApiPoolValidator:
         """
         meta = pool.metadata
         kind_and_key = (self._kind.kind, meta.key)
-        resource = await find_served(self._client, map(addresses, CONTRACT_VERSIONS))
+        resource = await find_served(self._client, map(get_address_kind, CONTRACT_VERSIONS))
         if resource is None:
             return []
         page = await self._client.list(resource, namespace=meta.namespace)

@@ -578,7 +578,7 @@ class ClaimReader(Generic[PoolNameT, SpaceT]):
             for kind, source in self._sources.items()
         }
         address_revisions = self._address_revisions.setdefault(pool, {})
-        facts = (entry for listed in lists.values() for entry in listed.facts(pool, space))
+        facts = (entry for listed in lists.values() for entry in listed.get_facts(pool, space))
         holdings = Holdings(space.layouts, facts)
         views: dict[str, ClaimSpaceView[Object, Object]] = {}
         for kind, listed in lists.items():
@@ -752,7 +752,7 @@ class _ListedSource(Generic[PoolNameT, SpaceT, Claim_co, Address_co]):
         """Return the IPAddresses that belong to a claim."""
         return self.by_claim.get(claim, [])
 
-    def facts(self, pool: PoolNameT, space: SpaceT) -> Iterator[tuple[Holder, Facts]]:
+    def get_facts(self, pool: PoolNameT, space: SpaceT) -> Iterator[tuple[Holder, Facts]]:
         """Yield the holders of a pool, each with its facts."""
         source = self.source
         # IPAddresses may name a claim that is gone: it is a holder as well.

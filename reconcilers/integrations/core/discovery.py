@@ -8,8 +8,8 @@ API server have no definition that could change.
 Until the first answer it is unknown which addresses objects of these kinds hold. So no address is
 handed out that they might hold. While the last look has failed, the process is not ready.
 
-The answer that a kind is absent is *doubted* once a definition changes or discovery fails: objects
-of the kind may be created before the next answer.
+The answer that a kind is absent becomes *stale* once a definition changes or discovery fails:
+objects of the kind may be created before the next answer.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
@@ -91,7 +91,7 @@ class ServedKindsLook:
 async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resource[R] | None:
     """Return the first version of a kind that is served; None if no version is served.
 
-    One served version suffices: it shows the objects of all versions.
+    One served version is_sufficient: it shows the objects of all versions.
 
     Args:
         versions: of one kind, the preferred first.
@@ -117,9 +117,9 @@ class Discovery(Generic[S]):
         manager: watches the definitions.
         groups: the API groups of the kinds.
         find_served: returns the served kinds, by discovery.
-        suffices: returns whether all kinds that the integration needs are served.
-        doubt: called when a kind that was absent at the last answer may be served by now. After
-            it, `run` begins the work anew for the next answer.
+        is_sufficient: returns whether all kinds that the integration needs are served.
+        on_stale: called when a kind that was absent at the last answer may be served by now. After
+            it, `run` restarts the work with the next answer.
     """
 
     def __init__(
@@ -127,20 +127,20 @@ class Discovery(Generic[S]):
         manager: Manager,
         groups: Collection[str],
         find_served: Callable[[], Awaitable[S]],
-        suffices: Callable[[S], bool],
-        doubt: Callable[[], None],
+        is_sufficient: Callable[[S], bool],
+        on_stale: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._manager = manager
         self._groups = groups
         self._find_served = find_served
-        self._suffices = suffices
+        self._is_sufficient = is_sufficient
         self._clock = clock
-        self._doubt = doubt
+        self._on_stale = on_stale
         self._is_absent = False
         """Whether the last answer was that a kind which the integration needs is absent."""
-        self._is_doubted = False
-        """Whether that answer is doubted."""
+        self._is_stale = False
+        """Whether that kind may be served by now."""
         self._last_error = ""
         """The error of the last look, after which the served kinds are unknown; empty for none."""
         self._definitions = manager.get_informer(DEFINITIONS)
@@ -179,16 +179,16 @@ class Discovery(Generic[S]):
         # The name of a definition is `plural.group`.
         if definition.metadata.name.partition(".")[2] in self._groups:
             self._poll_until = self._clock.monotonic() + SETTLING_SECONDS
-            self._doubt_absence()
+            self._mark_absence_stale()
             self._changed.set()
             # Requests for a kind fail while its definition is replaced; now they may succeed.
             self._manager.retry_informers(definition.metadata.name)
 
-    def _doubt_absence(self) -> None:
-        """Doubt the last answer if a kind that the integration needs was absent in it."""
+    def _mark_absence_stale(self) -> None:
+        """Mark the last answer as stale if a kind that the integration needs was absent in it."""
         if self._is_absent:
-            self._is_doubted = True
-            self._doubt()
+            self._is_stale = True
+            self._on_stale()
 
     async def _run_until_new_answer(self, kinds: S, work: Work | None) -> S:
         """Run the work for `kinds` until there is a new answer; return that answer."""
@@ -202,20 +202,20 @@ class Discovery(Generic[S]):
     async def _wait_for_new_answer(self, kinds: S) -> S:
         """Wait until the served kinds differ from `kinds`; return the new answer.
 
-        If `kinds` were doubted and the polls confirmed them, they are returned as a new answer.
+        If the answer `kinds` became stale and the polls confirmed it, it is returned as a new answer.
         """
-        self._is_absent, self._is_doubted = not self._suffices(kinds), False
+        self._is_absent, self._is_stale = not self._is_sufficient(kinds), False
         while True:
             while self._clock.monotonic() < self._poll_until:
                 new_kinds = await self._ask_until_answered()
                 if new_kinds != kinds:
                     return new_kinds
                 await self._clock.sleep(POLL_SECONDS)
-            # `doubt` made the owner forget the last answer, so it needs the answer once more.
-            if self._is_doubted:
+            # `on_stale` made the owner forget the last answer, so it needs the answer once more.
+            if self._is_stale:
                 return kinds
             self._changed = anyio.Event()
-            if self._suffices(kinds):
+            if self._is_sufficient(kinds):
                 await self._changed.wait()
                 continue
             with self._clock.move_on_after(LOOK_AGAIN_SECONDS) as scope:
@@ -231,7 +231,7 @@ class Discovery(Generic[S]):
                 kinds = await self._find_served()
             except ControllerError as error:
                 self._last_error = str(error)
-                self._doubt_absence()
+                self._mark_absence_stale()
                 log.warning("Cannot find out which kinds are served", error=str(error))
             else:
                 self._last_error = ""

@@ -41,11 +41,11 @@ class ObjectsByKind:
     not_read: Sequence[NotRead] = ()
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether there are no objects; an object that cannot be decoded counts as an object."""
         return not any(self.by_kind.values()) and not self.unreadable
 
-    def cache(self, resource: Resource[T], **more: Any) -> Cache[T]:
+    def build_cache(self, resource: Resource[T], **more: Any) -> Cache[T]:
         """Return a cache with the objects of a kind, as after a LIST.
 
         Args:

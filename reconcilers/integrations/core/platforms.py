@@ -80,7 +80,7 @@ class PlatformObjects:
     networkpools: NetworkPools
     now: datetime
 
-    def of(self, platform: str) -> ObjectsByKind:
+    def get_objects(self, platform: str) -> ObjectsByKind:
         """Return the objects of a platform; no objects if it has none."""
         return self.by_platform.get(platform) or ObjectsByKind()
 
@@ -99,7 +99,7 @@ class Platform(ABC):
 
     name: ClassVar[str]
     """The name of the integration, in settings."""
-    compared_as: ClassVar[Kinds]
+    compared_kinds: ClassVar[Kinds]
     """Its pools in the index of offers, which finds pools that hand out the same addresses."""
     pools: ClassVar[Sequence[Resource[Object]]]
     """Its kinds of pools."""
@@ -137,7 +137,7 @@ class Platform(ABC):
         """
 
     @abstractmethod
-    def views(self, all_objects: PlatformObjects) -> Views:
+    def build_views(self, all_objects: PlatformObjects) -> Views:
         """Return the pictures of its pools, and its troubles.
 
         The caller adds the troubles of objects that cannot be decoded.

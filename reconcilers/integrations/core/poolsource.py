@@ -52,7 +52,7 @@ class PoolSource:
         self._manager = manager
         self._clock = clock
         self._spaces = spaces
-        self._kinds = platform.compared_as
+        self._kinds = platform.compared_kinds
         self._resources = resources = platform.pools
         self._offers_of = platform.list_offers
         groups = sorted({resource.group for resource in resources})
@@ -60,8 +60,8 @@ class PoolSource:
             manager,
             groups,
             find_served=self._find_served,
-            suffices=self._suffices,
-            doubt=self._doubt,
+            is_sufficient=self._is_sufficient,
+            on_stale=self._mark_pools_unknown,
             clock=clock,
         )
         spaces.expect(self._kinds)
@@ -72,7 +72,7 @@ class PoolSource:
         try:
             await self._discovery.run(self._begin)
         finally:
-            self._doubt()
+            self._mark_pools_unknown()
 
     async def _find_served(self) -> Served:
         """Return the served kinds of pools.
@@ -87,11 +87,11 @@ class PoolSource:
         look.check_complete()
         return served_kinds
 
-    def _suffices(self, served_kinds: Served) -> bool:
+    def _is_sufficient(self, served_kinds: Served) -> bool:
         """Return whether all kinds of pools are served, so that discovery need not look again."""
         return served_kinds == frozenset(self._resources)
 
-    def _doubt(self) -> None:
+    def _mark_pools_unknown(self) -> None:
         """Mark the platform's pools as unknown in the index.
 
         This is done while nothing updates them, or while more kinds of pools may be served.
@@ -122,7 +122,7 @@ class PoolSource:
                 await self._settle(informers)
                 await anyio.sleep_forever()
         finally:
-            self._doubt()
+            self._mark_pools_unknown()
             for stop in stop_functions:
                 stop()
 

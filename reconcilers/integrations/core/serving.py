@@ -4,7 +4,7 @@ An integration is an object with four steps, `IntegrationSteps`. `add_integratio
 service of the manager out of it. `AllKindsSteps` are the steps of an integration that needs all of
 its kinds.
 
-Discovery finds the served kinds, and doubts an answer that a kind is absent when definitions of
+Discovery finds the served kinds. Its answer that a kind is absent becomes stale when definitions of
 kinds change. See `discovery.py`.
 """
 
@@ -73,7 +73,7 @@ class IntegrationSteps(Protocol[S]):
         """
         ...
 
-    def suffices(self, served_kinds: S) -> bool:
+    def is_sufficient(self, served_kinds: S) -> bool:
         """Return whether all kinds that the integration needs are served.
 
         Discovery calls it after each answer, to decide whether to keep looking for missing kinds.
@@ -84,15 +84,15 @@ class IntegrationSteps(Protocol[S]):
         """Return a function that runs the controllers for these kinds; None if there is no work.
 
         Discovery calls it with the first answer, with each answer that differs from the last one,
-        and with the first answer after a doubt. The work for the last answer has ended by then.
+        and with the first answer after a stale one. The work for the last answer has ended by then.
         """
         ...
 
     def end(self) -> None:
         """Forget the served kinds and the caches of controllers: nothing updates them any more.
 
-        The service calls it last, when its work has ended. Discovery calls it when it doubts that
-        a kind is absent, because the kind may be served by now. Then the work without that kind,
+        The service calls it last, when its work has ended. Discovery calls it when its answer
+        that a kind is absent becomes stale, because the kind may be served by now. Then the work without that kind,
         if there is any, goes on until the next answer. `end` may be called several times in a row.
         """
         ...
@@ -122,8 +122,8 @@ def add_integration_service(
         manager,
         groups,
         find_served=steps.find_served,
-        suffices=steps.suffices,
-        doubt=steps.end,
+        is_sufficient=steps.is_sufficient,
+        on_stale=steps.end,
         clock=parts.clock,
     )
 
@@ -171,7 +171,7 @@ class AllKindsSteps:
         look.check_complete()
         return all(served_versions)
 
-    def suffices(self, are_served: bool) -> bool:
+    def is_sufficient(self, are_served: bool) -> bool:
         """Return the answer itself: True if all kinds are served."""
         return are_served
 

@@ -150,7 +150,7 @@ class Views:
     spaces: SpaceIndex = field(default_factory=SpaceIndex)
     unreadable: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
 
-    def within(self, namespaces: Collection[str]) -> "Views":
+    def select_namespaces(self, namespaces: Collection[str]) -> "Views":
         """Return these views with only the pictures, troubles and holders of some namespaces.
 
         The other fields stay as they are.

@@ -78,7 +78,7 @@ class IPAMAllocation:
         return Key("", self.metadata.name)
 
     @property
-    def empty(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether it has no addresses yet."""
         return not self.spec.cidr and not self.spec.addresses
 

@@ -108,7 +108,7 @@ def _audit_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) ->
     may_have_cluster = bool(list_limits("", {CLUSTERS.full_name}, not_read))
     for allocation in sorted(caches.allocations, key=lambda allocation: allocation.metadata.key):
         key, pool = allocation.metadata.key, caches.pools.get(allocation.pool)
-        if allocation.empty:
+        if allocation.is_empty:
             sentence = "has no addresses; MetalLB refuses a pool that is made of it"
             yield _build_trouble(
                 "NoAddresses", "warning", allocation=allocation, sentence=sentence

@@ -76,7 +76,7 @@ class DatacenterContents:
         """Return the held and the promised ranges, in blocks of the space."""
         if self.space is None:
             return []
-        block_ranges = (self.space.blocks(part.range) for part in self.list_held_parts())
+        block_ranges = (self.space.get_blocks(part.range) for part in self.list_held_parts())
         return [blocks for blocks in block_ranges if blocks is not None]
 
 

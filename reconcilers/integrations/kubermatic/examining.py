@@ -178,7 +178,7 @@ class Examiner:
             allocation_type: the type that the Cluster's datacenter has in the pool.
         """
         # Writing the promised or first addresses sets the type and the owner, too.
-        if allocation is None or allocation.empty or allocation.metadata.uid in self._promised:
+        if allocation is None or allocation.is_empty or allocation.metadata.uid in self._promised:
             return None
         is_owned_by_pool = is_owned(allocation, self.situation.pool)
         is_right = is_owned_by_pool and allocation.spec.type == allocation_type
@@ -191,7 +191,7 @@ class Examiner:
         pool = self.situation.pool
         # Addresses stay in use while the allocation exists. An empty allocation that the pool does
         # not own was not made here.
-        if allocation is None or not allocation.empty or not is_owned(allocation, pool):
+        if allocation is None or not allocation.is_empty or not is_owned(allocation, pool):
             return HolderFinding(holder)
         # The allocation may belong to a Cluster that cannot be decoded.
         may_be_used = self.situation.has_unreadable_clusters
@@ -236,7 +236,7 @@ class Examiner:
         verdict = self._eligibility.judge(asker.metadata, self.situation.limits.get_tenant(holder))
         if asker.metadata.uid in self._promised or verdict is not ShareVerdict.ELIGIBLE:
             return _DECIDED_LATER
-        facts, planned = self._content.holdings.facts(holder), self._planned
+        facts, planned = self._content.holdings.get_facts(holder), self._planned
         problem = self._content.find_problem_of(asker)
         # The Cluster does not wait, or waits until a person has corrected its allocation.
         if facts.place is None or is_blocking(problem):
@@ -244,7 +244,7 @@ class Examiner:
         is_granted = holder in self._granted
         refusal = planned.refused.get(holder) or planned.rows.get(facts.row)
         if refusal is not None and not is_granted:
-            is_unserved = asker.allocation is not None and asker.allocation.empty
+            is_unserved = asker.allocation is not None and asker.allocation.is_empty
             # Not settled: the empty allocation must be deleted, or the pass tried this Cluster,
             # and the next pass tries it again. Of a row, only the first Cluster is tried.
             is_settled = not is_unserved and holder not in planned.refused

@@ -73,7 +73,7 @@ def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSp
     """
     content = parse_holding(allocation.spec)
     # The addresses of another datacenter do not count after a move.
-    if content.faults or allocation.empty or allocation.spec.dc != datacenter:
+    if content.faults or allocation.is_empty or allocation.spec.dc != datacenter:
         return False
     if not space.prefixes:
         return content.count >= space.block_count
@@ -123,7 +123,7 @@ def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[Promi
     if space is None:
         return ()
     blocks = dict.fromkeys(
-        space.blocks(addresses) for addresses in parse_holding(allocation.spec).ranges
+        space.get_blocks(addresses) for addresses in parse_holding(allocation.spec).ranges
     )
     return tuple(PromisedRange(block, allocation.spec.dc) for block in blocks if block is not None)
 
@@ -144,7 +144,7 @@ def _make_row(
     """
     row_of_its_own = ClusterRow(holder.kind, cluster.datacenter, holder)
     missing_blocks = space.block_count
-    if allocation is not None and not allocation.empty:
+    if allocation is not None and not allocation.is_empty:
         content = parse_holding(allocation.spec)
         if content.faults:  # its addresses cannot be parsed
             return row_of_its_own

@@ -398,7 +398,7 @@ class KeptFindings:
         """Return whether a holder has addresses, or its allocation cannot be decoded."""
         allocations = self._caches.allocations
         allocation = allocations.get(holder.key)
-        has_addresses = allocation is not None and not allocation.empty
+        has_addresses = allocation is not None and not allocation.is_empty
         return has_addresses or holder.key in allocations.unreadable
 
     def _are_problems_right(self, pool: str, stored: StoredPool, view: KkpView) -> bool:

@@ -110,7 +110,7 @@ class ObservedHolders(ObservedRanges):
         if refusal is not None:
             return str(refusal)
         cache = self.informer.cache
-        return "" if cache.is_synced and cache.history_confirmed else "they are being listed"
+        return "" if cache.is_synced and cache.is_history_confirmed else "they are being listed"
 
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
         """Yield the ranges of a pool that IPAMAllocations hold."""
@@ -338,9 +338,9 @@ class KubermaticObserver:
         """
         return await self._steps.find_served()
 
-    def suffices(self, is_served: bool) -> bool:
+    def is_sufficient(self, is_served: bool) -> bool:
         """Return the answer itself: True if IPAMAllocations are served."""
-        return self._steps.suffices(is_served)
+        return self._steps.is_sufficient(is_served)
 
     def begin(self, is_served: bool) -> Work | None:
         """Return the work if IPAMAllocations are served; note that discovery has found that out.

@@ -28,7 +28,7 @@ def make_offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
         return ()  # the pass over the pool records an event that says why
     return build_offers(
         PoolName(POOLS.kind, pool.metadata.key),
-        map(space.addresses, space.layout.blocks),
+        map(space.get_addresses, space.layout.blocks),
         part=datacenter,
         site=Site(PLATFORM, datacenter),
     )

@@ -41,11 +41,11 @@ def _build_family(contents: DatacenterContents) -> PoolFamily:
     offers, space = _describe_offers(contents), contents.space
     if space is None:
         return PoolFamily(offers, offers, fault=contents.fault)
-    usable = [space.addresses(blocks) for blocks in space.layout.blocks]
+    usable = [space.get_addresses(blocks) for blocks in space.layout.blocks]
     if not usable:
         fault = "nothing in this datacenter may be handed out"
         return PoolFamily(offers, offers, fault=fault)
-    cidr = space.addresses(space.layout.cidr)
+    cidr = space.get_addresses(space.layout.cidr)
     settings = contents.pool.spec.datacenters[contents.name]
     return PoolFamily(
         offers,

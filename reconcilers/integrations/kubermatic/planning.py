@@ -89,7 +89,7 @@ class DatacenterContent:
     @property
     def promised_blocks(self) -> list[AddressRange]:
         """The blocks of the promised ranges, without ranges of the other family."""
-        blocks = map(self.space.blocks, self.promised)
+        blocks = map(self.space.get_blocks, self.promised)
         return [part for part in blocks if part is not None]
 
 
@@ -195,7 +195,7 @@ def plan(
         for refusal in choice.refusals
     }
     rows: dict[Row, AllocationProblem] = {
-        content.holdings.facts(refusal.holder).row: refused[refusal.holder]
+        content.holdings.get_facts(refusal.holder).row: refused[refusal.holder]
         for refusal in choice.refusals
         if refusal.is_shown
     }
@@ -273,7 +273,7 @@ class _Taking:
         self._pool = content.pool
         self._name = name
         self._holdings = content.holdings
-        self._free_space = content.holdings.space(name)
+        self._free_space = content.holdings.get_space(name)
         """The free and the taken blocks; takings change it until the trial ends."""
         self._datacenter = content.datacenters[name].space
         """What the datacenter may hand out by its settings; nothing changes it."""
@@ -289,7 +289,7 @@ class _Taking:
             Refused: too few blocks are free, or the allocation cannot be parsed; nothing is taken.
         """
         space = self._datacenter
-        if allocation is None or allocation.empty:
+        if allocation is None or allocation.is_empty:
             return self._take_lowest(space.block_count)
         if is_complete(allocation, self._name, space):
             return ()
@@ -319,7 +319,7 @@ class _Taking:
             message = f"{count} addresses would be split into {len(taken_ranges)} ranges"
             raise Refused(POOL_EXHAUSTED, f"{message}, more than {MOST_PARTS}")
         self._chosen += taken_ranges
-        return tuple(self._datacenter.addresses(blocks) for blocks in taken_ranges)
+        return tuple(self._datacenter.get_addresses(blocks) for blocks in taken_ranges)
 
     def _take_replacement(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
         """Take a prefix of the pool's length for an allocation with a prefix of another length.
@@ -327,9 +327,9 @@ class _Taking:
         The new prefix may overlap the old one, because it replaces that.
         """
         holder = make_holder(allocation.metadata.namespace, self._pool)
-        parts = self._holdings.facts(holder).ranges
+        parts = self._holdings.get_facts(holder).ranges
         old_blocks = [part.range for part in parts if part.space == self._name]
-        with self._free_space.without(old_blocks):
+        with self._free_space.release_temporarily(old_blocks):
             return self._take_lowest(1)
 
     def _move_ranges(self, ranges: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
@@ -340,7 +340,7 @@ class _Taking:
                 gets the ranges that it lacks; otherwise the cluster gets only new ranges.
         """
         space = self._datacenter
-        optional_blocks = [space.blocks(part) for part in ranges]
+        optional_blocks = [space.get_blocks(part) for part in ranges]
         block_ranges = [blocks for blocks in optional_blocks if blocks is not None]
         size = sum(blocks.size for blocks in block_ranges)
         is_free = all(space.hands_out(part) for part in ranges) and not any(

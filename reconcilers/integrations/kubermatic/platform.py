@@ -38,7 +38,7 @@ class KubermaticPlatform(Platform):
     """IPAMPools of KKP, whose addresses are served here, or observed."""
 
     name = KUBERMATIC
-    compared_as = Kinds.KUBERMATIC
+    compared_kinds = Kinds.KUBERMATIC
     pools: ClassVar[Sequence[Resource[Object]]] = (POOLS,)
     kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
     live_kinds: ClassVar[Collection[Resource[Object]]] = KINDS
@@ -69,9 +69,9 @@ class KubermaticPlatform(Platform):
         return fill_defaults(body)
 
     @override
-    def views(self, all_objects: PlatformObjects) -> Views:
+    def build_views(self, all_objects: PlatformObjects) -> Views:
         """Return the pictures of IPAMPools, and their troubles."""
-        objects = all_objects.of(self.name)
+        objects = all_objects.get_objects(self.name)
         from reconcilers.integrations.kubermatic.auditing import audit
         from reconcilers.integrations.kubermatic.contents import list_contents
         from reconcilers.integrations.kubermatic.picture import make_picture
@@ -88,7 +88,9 @@ class KubermaticPlatform(Platform):
         from reconcilers.integrations.kubermatic.outcomes import list_outcomes
         from reconcilers.integrations.kubermatic.reading import fill_caches
 
-        return list_outcomes(fill_caches(before.of(self.name)), fill_caches(after.of(self.name)))
+        return list_outcomes(
+            fill_caches(before.get_objects(self.name)), fill_caches(after.get_objects(self.name))
+        )
 
     @override
     def make_live_platform(

@@ -153,7 +153,7 @@ class Pools(
         """The uids of allocations whose deletion was logged by this process, and so not again."""
         gone = GoneHolders[IPAMAllocation](
             "released IPAMAllocation",  # for the log: KKP itself deletes most allocations
-            lambda allocation: None if allocation.empty else release_fields(allocation, GONE),
+            lambda allocation: None if allocation.is_empty else release_fields(allocation, GONE),
             self._logged,
         )
         self._kkp_holdings = KkpHoldings(caches, clock, settings.contents_check)
@@ -170,8 +170,8 @@ class Pools(
 
     @property
     @override
-    def history_confirmed(self) -> bool:
-        return self._caches.history_confirmed
+    def is_history_confirmed(self) -> bool:
+        return self._caches.is_history_confirmed
 
     @override
     def forget_lists(self) -> None:

@@ -80,14 +80,14 @@ class KubermaticCaches:
     worker: str = ""
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether every cache was relisted since the API server was last out of reach.
 
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
         caches = (self.pools, self.allocations, self.clusters)
-        return all(cache.history_confirmed for cache in caches)
+        return all(cache.is_history_confirmed for cache in caches)
 
     def list_served(self, datacenter: str) -> list[KkpCluster]:
         """Return the clusters of a datacenter that are served, the oldest first."""
@@ -132,9 +132,9 @@ class KubermaticCaches:
 def fill_caches(objects: ObjectsByKind) -> KubermaticCaches:
     """Return caches of objects that were read; clusters with a worker name are not served."""
     return KubermaticCaches(
-        objects.cache(POOLS, indexes=POOL_INDEXES),
-        objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
-        objects.cache(CLUSTERS, indexes=CLUSTER_INDEXES),
+        objects.build_cache(POOLS, indexes=POOL_INDEXES),
+        objects.build_cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
+        objects.build_cache(CLUSTERS, indexes=CLUSTER_INDEXES),
     )
 
 

@@ -40,26 +40,26 @@ class DatacenterSpace:
         """The IP version of the datacenter's addresses: 4 or 6."""
         return self.layout.family
 
-    def blocks(self, addresses: AddressRange) -> AddressRange | None:
+    def get_blocks(self, addresses: AddressRange) -> AddressRange | None:
         """Return the blocks that addresses touch; None if they are of the other family."""
         touched = addresses.convert_to_family(self.family)
         if touched is None:
             return None
         return AddressRange(touched.first >> self.shift, touched.last >> self.shift, self.family)
 
-    def addresses(self, blocks: AddressRange) -> AddressRange:
+    def get_addresses(self, blocks: AddressRange) -> AddressRange:
         """Return the addresses of a range of blocks."""
         last = (blocks.last + 1 << self.shift) - 1  # the address before the next block
         return AddressRange(blocks.first << self.shift, last, self.family)
 
     def has(self, addresses: AddressRange) -> bool:
         """Return whether all of these addresses lie in the datacenter's CIDR, excluded or not."""
-        blocks = self.blocks(addresses)
+        blocks = self.get_blocks(addresses)
         return blocks is not None and self.layout.cidr.contains(blocks)
 
     def hands_out(self, addresses: AddressRange) -> bool:
         """Return whether all of these addresses lie in the CIDR and none is excluded."""
-        blocks = self.blocks(addresses)
+        blocks = self.get_blocks(addresses)
         return blocks is not None and any(block.contains(blocks) for block in self.layout.blocks)
 
 

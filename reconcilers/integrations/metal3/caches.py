@@ -265,10 +265,11 @@ class Metal3Caches:
     unnamed: set[str] = field(default_factory=set)
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether every cache was relisted since the API server was last out of reach."""
-        return self.pools.history_confirmed and all(
-            claim_caches.claims.history_confirmed and claim_caches.addresses.history_confirmed
+        return self.pools.is_history_confirmed and all(
+            claim_caches.claims.is_history_confirmed
+            and claim_caches.addresses.is_history_confirmed
             for claim_caches in self.claim_caches_by_kind.values()
         )
 

@@ -98,7 +98,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddresses that name it."""
         # The caches may show objects from before a restore of etcd.
-        if not self._caches.history_confirmed:
+        if not self._caches.is_history_confirmed:
             return Again(RETRY)
         if key in self._claim_caches.claims.unreadable:
             return Blocked("Unreadable")  # the cache has an older version

@@ -87,7 +87,7 @@ class IPPoolContents:
     def list_held(self) -> Iterator[HeldAddress]:
         """Yield the addresses that claims hold, then those that open promises reserve."""
         for holder in self.holdings.holders:
-            for part in self.holdings.facts(holder).ranges:
+            for part in self.holdings.get_facts(holder).ranges:
                 yield HeldAddress(part.range, holder)
         for promise in list_open_promises(JOURNALS.read(self.pool), self.find_claim):
             for part in promise.ranges:
@@ -168,7 +168,7 @@ def fill_caches(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches
             pools than IPPools. The index by pool leaves these out.
     """
     contract_format = IPAddressClaimFormat(CLAIMS, ADDRESSES)
-    pools = objects.cache(POOLS, indexes=POOL_INDEXES)
+    pools = objects.build_cache(POOLS, indexes=POOL_INDEXES)
     return make_caches(
         pools,
         _fill_claim_caches(IPClaimFormat(), objects, pools),
@@ -182,8 +182,8 @@ def _fill_claim_caches(
     """Return the caches of one kind of claims and of their IPAddresses."""
     return IPPoolClaimCaches(
         claim_format,
-        objects.cache(claim_format.claims, indexes=make_claim_indexes(claim_format)),
-        addresses=objects.cache(
+        objects.build_cache(claim_format.claims, indexes=make_claim_indexes(claim_format)),
+        addresses=objects.build_cache(
             claim_format.addresses, indexes=make_address_indexes(claim_format)
         ),
         pools=pools,

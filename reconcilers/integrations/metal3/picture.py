@@ -82,10 +82,10 @@ def compute_capacity(contents: IPPoolContents, family: Family) -> Capacity:
         for address in promised:
             part = contents.space.make_promised_range(address)
             if part.space in holdings.layouts:
-                holdings.space(part.space).hold(address)
+                holdings.get_space(part.space).hold(address)
         for name, layout in holdings.layouts.items():
             if layout.family == family:
-                space = holdings.space(name)
+                space = holdings.get_space(name)
                 total, free = total + space.total, free + space.free
                 largest = max(largest, space.largest_free)
     # A hole that a claim has got counts as an address in use; other holes do not count.

@@ -46,7 +46,7 @@ class Metal3Platform(Platform):
     """IPPools of metal3, which serve IPClaims and IPAddressClaims."""
 
     name = METAL3
-    compared_as = Kinds.METAL3
+    compared_kinds = Kinds.METAL3
     pools: ClassVar[Sequence[Resource[Object]]] = (POOLS,)
     kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
     live_kinds: ClassVar[Collection[Resource[Object]]] = (*KINDS, *HOLDERS)
@@ -78,14 +78,14 @@ class Metal3Platform(Platform):
         return list_implied(bodies, POOLS, implied=CLUSTERS, find_named=attrgetter("cluster"))
 
     @override
-    def views(self, all_objects: PlatformObjects) -> Views:
+    def build_views(self, all_objects: PlatformObjects) -> Views:
         """Return the pictures of IPPools, and their troubles."""
-        objects = all_objects.of(self.name)
+        objects = all_objects.get_objects(self.name)
         from reconcilers.integrations.metal3.auditing import audit
         from reconcilers.integrations.metal3.contents import fill_caches, list_contents
         from reconcilers.integrations.metal3.picture import make_picture
 
-        contract = all_objects.of(CLUSTER_API)
+        contract = all_objects.get_objects(CLUSTER_API)
         caches = fill_caches(objects, contract)
         pools = list(list_contents(caches))
         not_read = (*objects.not_read, *contract.not_read)
@@ -98,8 +98,8 @@ class Metal3Platform(Platform):
         from reconcilers.integrations.metal3.contents import fill_caches
         from reconcilers.integrations.metal3.outcomes import list_outcomes
 
-        caches_before = fill_caches(before.of(self.name), before.of(CLUSTER_API))
-        caches_after = fill_caches(after.of(self.name), after.of(CLUSTER_API))
+        caches_before = fill_caches(before.get_objects(self.name), before.get_objects(CLUSTER_API))
+        caches_after = fill_caches(after.get_objects(self.name), after.get_objects(CLUSTER_API))
         return list_outcomes(caches_before, caches_after)
 
     @override

@@ -142,8 +142,8 @@ class Metal3Pools(
 
     @property
     @override
-    def history_confirmed(self) -> bool:
-        return self._caches.history_confirmed
+    def is_history_confirmed(self) -> bool:
+        return self._caches.is_history_confirmed
 
     @override
     def forget_lists(self) -> None:

@@ -101,7 +101,7 @@ class Metal3:
         look.check_complete()
         return kinds_served
 
-    def suffices(self, kinds_served: ServedMetal3Kinds) -> bool:
+    def is_sufficient(self, kinds_served: ServedMetal3Kinds) -> bool:
         """Return whether all kinds are served, also the optional ones of Cluster API."""
         contract = kinds_served.contract
         kinds = (contract.claims, contract.addresses, contract.clusters)

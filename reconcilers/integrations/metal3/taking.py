@@ -219,7 +219,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         if not self._is_free(address, claim) or self._is_name_taken(claim, address):
             raise Refused(ALLOCATION_FAILED, refusal)
         part = self._space.make_promised_range(address)
-        self._view.holdings.space(part.space).hold(address)
+        self._view.holdings.get_space(part.space).hold(address)
         return address
 
     def _is_name_taken(self, claim: ClaimT, address: AddressRange) -> bool:
@@ -248,7 +248,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             Refused: no entry has a free address.
         """
         for name in self._space.layouts:
-            space = self._view.holdings.space(name)
+            space = self._view.holdings.get_space(name)
             if space.free:
                 return (
                     self._take_random(space) if self._space.is_random else space.take_lowest(1)[0]

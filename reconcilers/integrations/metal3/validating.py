@@ -11,7 +11,11 @@ from controller.client import Client
 from controller.errors import Cause
 from controller.meta import Key, Object
 from controller.webhooks import Webhook
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
+from reconcilers.integrations.clusterapi.api import (
+    CONTRACT_VERSIONS,
+    get_address_kind,
+    get_claim_kind,
+)
 from reconcilers.integrations.core.claimreading import list_addresses
 from reconcilers.integrations.core.discovery import find_served
 from reconcilers.integrations.core.platforms import WebhookMaker
@@ -94,9 +98,9 @@ class Metal3PoolValidator:
             DiscoveryIncomplete: it is not known whether Cluster API's IPAddresses are served.
         """
         in_use = await self._list_addresses(IPClaimFormat(), pool)
-        contract = await find_served(self._client, map(addresses, CONTRACT_VERSIONS))
+        contract = await find_served(self._client, map(get_address_kind, CONTRACT_VERSIONS))
         if contract is not None:
-            claim_format = IPAddressClaimFormat(claims(contract.version), contract)
+            claim_format = IPAddressClaimFormat(get_claim_kind(contract.version), contract)
             in_use += await self._list_addresses(claim_format, pool)
         return in_use
 

@@ -129,7 +129,7 @@ class AllocationReconciler:
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one IPAllocation up to date."""
         # The caches may show objects from before a restore of etcd.
-        if not self._caches.history_confirmed:
+        if not self._caches.is_history_confirmed:
             return Again(RETRY)
         allocation = self._caches.allocations.get(key)
         if allocation is None or allocation.metadata.is_terminating:

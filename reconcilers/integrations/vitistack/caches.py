@@ -170,14 +170,14 @@ class VitistackCaches:
     are_all_providers_ours: bool = False
 
     @property
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         """Whether every cache was relisted since the API server was last out of reach.
 
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
         caches = (self.networks, self.allocations, self.configurations)
-        return all(cache.history_confirmed for cache in caches)
+        return all(cache.is_history_confirmed for cache in caches)
 
     def is_our_provider(self, provider: str) -> bool:
         """Return whether a provider is ours; upper and lower case are equal.
@@ -355,9 +355,9 @@ def fill_caches(objects: ObjectsByKind) -> VitistackCaches:
     """Return caches of objects that were read, for views; every provider counts as ours."""
     by_namespace = {NAMESPACE_INDEX: list_namespaces_of}
     return VitistackCaches(
-        objects.cache(NETWORKS, indexes=by_namespace),
-        objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
-        objects.cache(CONFIGURATIONS, indexes=by_namespace),
+        objects.build_cache(NETWORKS, indexes=by_namespace),
+        objects.build_cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
+        objects.build_cache(CONFIGURATIONS, indexes=by_namespace),
         provider="",
         are_all_providers_ours=True,
     )

@@ -76,7 +76,7 @@ class ConfigurationReconciler:
         The outcome is Blocked if an object that cannot be decoded prevents the pass.
         """
         # The caches may show objects from before a restore of etcd.
-        if not self._caches.history_confirmed:
+        if not self._caches.is_history_confirmed:
             return Again(RETRY)
         if key in self._caches.configurations.unreadable:
             return Blocked("Unreadable")  # the cache has only an older version

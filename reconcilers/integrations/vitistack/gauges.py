@@ -67,7 +67,7 @@ class NetworkFigures:
         holdings = view.holdings
         promises = settle(JOURNALS.read(network), JOURNALS.kind, view).promises
         promised = [part for promise in promises for part in promise.list_ranges_in_space()]
-        capacity = compute_capacity_with(holdings.space(), promised)
+        capacity = compute_capacity_with(holdings.get_space(), promised)
         check = partial(self._caches.check_readable, key, self._caches.allocations.unreadable)
         return PoolFigures(
             name,

@@ -178,8 +178,8 @@ class Networks(
 
     @property
     @override
-    def history_confirmed(self) -> bool:
-        return self._caches.history_confirmed
+    def is_history_confirmed(self) -> bool:
+        return self._caches.is_history_confirmed
 
     @override
     def forget_lists(self) -> None:
@@ -530,7 +530,7 @@ class NetworkTaker:
             Refused: no address is free.
         """
         try:
-            return self._view.holdings.space().take_lowest(1)[0]
+            return self._view.holdings.get_space().take_lowest(1)[0]
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 
@@ -565,7 +565,7 @@ class NetworkTaker:
             self._requested[address] = key
             return address  # the trial keeps it for this machine, so it cannot be taken again
         try:
-            taken_range = self._view.holdings.space().pin(address)
+            taken_range = self._view.holdings.get_space().pin(address)
         except RequestRefused:
             raise self._build_refusal(address_text, "is already allocated") from None
         self._requested[address] = key

@@ -57,7 +57,7 @@ def _build_family(contents: NetworkContents) -> PoolFamily:
 
 def _compute_capacity(contents: NetworkContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a network; promised addresses count as held."""
-    return compute_capacity_with(holdings.space(), contents.list_promised_ranges())
+    return compute_capacity_with(holdings.get_space(), contents.list_promised_ranges())
 
 
 def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:

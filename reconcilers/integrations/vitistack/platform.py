@@ -28,7 +28,7 @@ class VitistackPlatform(Platform):
     """IPAllocations of vitistack, which get addresses of NetworkNamespaces."""
 
     name = VITISTACK
-    compared_as = Kinds.VITISTACK
+    compared_kinds = Kinds.VITISTACK
     pools: ClassVar[Sequence[Resource[Object]]] = (NETWORKS,)
     kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
     live_kinds: ClassVar[Collection[Resource[Object]]] = (NETWORKS, ALLOCATIONS)
@@ -53,9 +53,9 @@ class VitistackPlatform(Platform):
         return fill_defaults(body)
 
     @override
-    def views(self, all_objects: PlatformObjects) -> Views:
+    def build_views(self, all_objects: PlatformObjects) -> Views:
         """Return the pictures of networks, and their troubles."""
-        objects = all_objects.of(self.name)
+        objects = all_objects.get_objects(self.name)
         from reconcilers.integrations.vitistack.auditing import audit
         from reconcilers.integrations.vitistack.caches import fill_caches
         from reconcilers.integrations.vitistack.contents import list_contents
@@ -77,7 +77,9 @@ class VitistackPlatform(Platform):
         from reconcilers.integrations.vitistack.caches import fill_caches
         from reconcilers.integrations.vitistack.outcomes import list_outcomes
 
-        return list_outcomes(fill_caches(before.of(self.name)), fill_caches(after.of(self.name)))
+        return list_outcomes(
+            fill_caches(before.get_objects(self.name)), fill_caches(after.get_objects(self.name))
+        )
 
     @override
     def make_live_platform(

@@ -370,7 +370,7 @@ class NetworkStatuses:
             type=STATIC,
             provider=(settings.provider if settings is not None else "") or self._caches.provider,
             allocatedCount=holdings.in_use_count,
-            availableCount=holdings.space().free,
+            availableCount=holdings.get_space().free,
             totalCount=space.layout.total,
         )
         status, prefix = network.status, space.layout.cidr.text

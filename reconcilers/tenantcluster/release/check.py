@@ -409,7 +409,7 @@ class TenantReleaseCheck(ReleaseCheck):
             guarded: whether the guard (ownership/identity.py) has to admit the cluster as the
                 tenant's own, as it has to before writes.
         """
-        async with self._tenants.client(tenant, guarded=guarded) as client:
+        async with self._tenants.open_client(tenant, guarded=guarded) as client:
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
             kind = self._find_balancer(tenant, allocation)

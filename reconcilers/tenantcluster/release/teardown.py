@@ -267,7 +267,8 @@ class Teardown:
         is created later becomes a leftover, and a LIST would not prevent that.
         """
         return (
-            self._allocations.history_confirmed and self._allocations.position >= deletion_revision
+            self._allocations.is_history_confirmed
+            and self._allocations.position >= deletion_revision
         )
 
     async def _is_any_left(self, tenant: TenantCluster) -> bool:

@@ -13,7 +13,9 @@ from tests.contract.product import Server, serving
 @pytest_asyncio.fixture(scope="package", loop_scope="package")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """A server on which the product serves claims."""
-    async with serving("clusterapi", tmp_path_factory.mktemp("clusterapi"), crds.crds()) as server:
+    async with serving(
+        "clusterapi", tmp_path_factory.mktemp("clusterapi"), crds.build_pool_crds()
+    ) as server:
         yield server
 
 

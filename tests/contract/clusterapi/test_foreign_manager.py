@@ -22,7 +22,7 @@ async def test_claim_and_allocation_are_served_after_a_foreign_manager_without_a
     # Once neither was served: the journal was only restored if the pool had no condition
     # ForeignManager, and that condition was only removed if the pool had a journal.
     async with ControlPlane.start() as plane, administrator(plane) as admin:
-        await install_kinds(plane, "clusterapi", crds.crds())
+        await install_kinds(plane, "clusterapi", crds.build_pool_crds())
         lab = ClusterApiLab(admin, "default")
         await lab.create("NetworkPool", "p", {"cidr": "10.0.0.0/24"})
         foreign_manager: dict[str, Any] = {

@@ -15,7 +15,7 @@ from tests.polling import until
 async def test_claims_are_served_once_crds_are_installed_whose_pools_have_no_conditions(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await plane.install_crds(crd.crds())
+    await plane.install_crds(crd.build_crds())
     kubeconfig, log = plane.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log"
     lab = ClusterApiLab(admin, "default")
     with product("clusterapi", kubeconfig, log):

@@ -26,9 +26,9 @@ def read_crds_without_v1beta2() -> list[dict[str, Any]]:
 async def test_claims_of_v1beta1_are_served_and_get_conditions_of_its_older_schema(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await plane.install_crds(crd.crds())
+    await plane.install_crds(crd.build_crds())
     await plane.install_crds(read_crds_without_v1beta2())
-    await plane.install_crds(crds.crds())
+    await plane.install_crds(crds.build_pool_crds())
     lab = ClusterApiLab(admin, "older")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "older"}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201

@@ -35,7 +35,7 @@ async def test_a_networkpool_in_another_namespace_keeps_its_held_addresses_and_h
     tmp_path: Path,
 ) -> None:
     async with ControlPlane.start() as plane, administrator(plane) as admin:
-        await install_kinds(plane, "clusterapi", crds.crds())
+        await install_kinds(plane, "clusterapi", crds.build_pool_crds())
         lab = ClusterApiLab(admin, "default")
         await lab.create("NetworkPool", "p", {"cidr": "10.0.0.0/24"})
         await lab.create_claim("a", "p", "NetworkPool")

@@ -59,7 +59,7 @@ async def test_each_restored_claim_keeps_its_address_beside_a_garbage_collector(
         ):
             if "garbage" not in plane.controllers:
                 pytest.skip("kube-controller-manager is not among the binaries")
-            await install_kinds(plane, "clusterapi", crds.crds())
+            await install_kinds(plane, "clusterapi", crds.build_pool_crds())
             kubeconfig = plane.write_kubeconfig(tmp_path / "kubeconfig")
             lab = ClusterApiLab(admin, "default")
             if controller == "running":

@@ -33,7 +33,7 @@ POOLS: dict[str, dict[str, Any]] = {
 async def test_claims_need_every_rule_of_the_shipped_role_and_no_other(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await install_kinds(plane, "clusterapi", crds.crds())
+    await install_kinds(plane, "clusterapi", crds.build_pool_crds())
     lab, log = ClusterApiLab(admin, "machines"), tmp_path / "log"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
@@ -111,7 +111,7 @@ async def test_claims_fail_without_the_rule_about_finalizers_of_their_owners(
     tmp_path: Path,
 ) -> None:
     async with ControlPlane.start() as plane, administrator(plane) as admin:
-        await install_kinds(plane, "clusterapi", crds.crds())
+        await install_kinds(plane, "clusterapi", crds.build_pool_crds())
         lab = ClusterApiLab(admin, "machines")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
         assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201

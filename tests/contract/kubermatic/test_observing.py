@@ -39,7 +39,7 @@ async def observing_server(
     """
     folder = tmp_path_factory.mktemp("observed")
     async with ControlPlane.start() as plane, administrator(plane) as admin:
-        await plane.install_crds(crd.crds())
+        await plane.install_crds(crd.build_crds())
         await plane.install_crds(DATA / "kubermatic" / "crds.yaml")
         kubeconfig = await under_shipped_roles(
             plane, admin, where=folder, integration="kubermatic"

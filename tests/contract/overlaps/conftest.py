@@ -27,8 +27,8 @@ _numbers = count(60)
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
     """The administrator's client of a server on which all kinds of pools are served."""
     async with ControlPlane.start() as plane, administrator(plane) as admin:
-        await plane.install_crds(crd.crds())
-        await plane.install_crds([dict(crd) for crd in crds.crds()])
+        await plane.install_crds(crd.build_crds())
+        await plane.install_crds([dict(crd) for crd in crds.build_pool_crds()])
         for platform in ("clusterapi", "kubermatic", "vitistack"):
             await plane.install_crds(DATA / platform / "crds.yaml")
         folder = tmp_path_factory.mktemp("overlaps")

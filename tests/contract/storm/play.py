@@ -126,7 +126,7 @@ async def play_storm(
     ):
         admin.timeout = httpx.Timeout(SETTLE_SECONDS)  # a thousand may be deleted at once
         platform = make_platform(admin, random.Random(choices.random()))
-        await plane.install_crds(crd.crds())
+        await plane.install_crds(crd.build_crds())
         await plane.install_crds(DATA / platform.integration / "crds.yaml")
         kubeconfig = await under_shipped_roles(
             plane, admin, where=folder, integration=platform.integration

@@ -114,7 +114,7 @@ async def test_an_invalid_write_without_causes_is_refused_so_that_kubectl_shows_
 
 
 async def test_a_patch_is_sent_as_base64_of_a_json_patch() -> None:
-    answer = Patched.between({"spec": {}}, {"spec": {"size": 1}})
+    answer = Patched.from_change({"spec": {}}, {"spec": {"size": 1}})
     answered = await read_response(create_answering_webhook(answer, mutating=True), build_review())
     assert (answered["allowed"], answered["patchType"]) == (True, "JSONPatch")
     assert msgspec.json.decode(b64decode(answered["patch"])) == [
@@ -124,7 +124,7 @@ async def test_a_patch_is_sent_as_base64_of_a_json_patch() -> None:
 
 async def test_an_answer_with_an_empty_patch_has_no_patch_field() -> None:
     answered = await read_response(
-        create_answering_webhook(Patched.between({}, {}), mutating=True), build_review()
+        create_answering_webhook(Patched.from_change({}, {}), mutating=True), build_review()
     )
     assert answered["allowed"] is True
     assert not {"patch", "patchType"} & answered.keys()

@@ -20,8 +20,8 @@ from reconcilers.pictures.poolpicture import PoolPicture
 from tests.reconcilers import make
 
 SITE = NetworkPool(TracedMeta("site", "b"), NetworkPoolSpec("10.9.0.0/29"))
-CLAIMS = api.claims(api.CONTRACT_VERSIONS[0]).full_name
-ADDRESSES = api.addresses(api.CONTRACT_VERSIONS[0]).full_name
+CLAIMS = api.get_claim_kind(api.CONTRACT_VERSIONS[0]).full_name
+ADDRESSES = api.get_address_kind(api.CONTRACT_VERSIONS[0]).full_name
 ALLOCATIONS = IP_ALLOCATION.full_name
 
 

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from allocator import AddressRange
 from envtest.schema.celtypes import RESERVED
-from manifests import folder
+from manifests import get_folder
 from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.api import crd
 from reconcilers.api.ipallocation import IPAllocation
@@ -26,7 +26,7 @@ from tests.yamls import read_all_yaml
 
 def _documents() -> list[Any]:
     unlisted = []
-    for path in sorted(folder("samples").iterdir(), key=lambda path: path.name):
+    for path in sorted(get_folder("samples").iterdir(), key=lambda path: path.name):
         for number, document in enumerate(read_all_yaml(path.read_text())):
             if document and document["kind"] in OWN_KINDS:
                 unlisted.append(pytest.param(document, id=f"{path.name}[{number}]"))
@@ -140,6 +140,6 @@ def _expressions(schema: Any) -> Iterator[str]:
 def test_no_rule_names_a_field_by_a_word_that_cel_reserves() -> None:
     """Its cost cannot be estimated then, and a real server may refuse the whole definition."""
     plain = re.compile(rf"\.(?:{'|'.join(RESERVED)})\b")
-    expressions = list(_expressions(crd.crds()))
+    expressions = list(_expressions(crd.build_crds()))
     assert any("__namespace__" in expression for expression in expressions)
     assert [expression for expression in expressions if plain.search(expression)] == []

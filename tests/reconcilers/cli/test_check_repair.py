@@ -13,7 +13,7 @@ from controller.client import Client
 from controller.errors import NotFound
 from controller.meta import Key, Version
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, SECRET, TENANT_CLUSTER
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, run_api_server
@@ -33,7 +33,7 @@ def encode_base64(data: bytes) -> str:
 @asynccontextmanager
 async def run_cluster(folder: Path) -> AsyncIterator[tuple[ApiServer, str]]:
     """Run an API server with pool `lab`; yield it, and the flag with its kubeconfig."""
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await make_namespaces(server.transport, [NAMESPACE])
         await Client(server.transport).create(
             NETWORK_POOL,
@@ -164,7 +164,7 @@ async def run_own_tenant(folder: Path) -> AsyncIterator[tuple[Client, str]]:
     Yields:
         a client of the server, and the flag with its kubeconfig.
     """
-    async with run_api_server("management", [*crds(), *read_metallb_crds()]) as server:
+    async with run_api_server("management", [*build_crds(), *read_metallb_crds()]) as server:
         await make_namespaces(server.transport, [NAMESPACE, "team", METALLB])
         client = Client(server.transport)
         pool = {"metadata": {"name": "lab"}, "spec": {"cidr": "10.40.0.0/24"}}

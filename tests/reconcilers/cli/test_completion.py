@@ -11,11 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.cli.completion import main
 from reconcilers.cli.local.servers import run_api_server
 from reconcilers.cli.main import COMMANDS
-from reconcilers.integrations.clusterapi.crds import crds as pool_crds
+from reconcilers.integrations.clusterapi.crds import build_pool_crds
 from tests.reconcilers.cli.test_claims import make_ip_pool
 from tests.reconcilers.cli.test_run import write_kubeconfig
 from tests.reconcilers.cli.test_ui import create_object, create_pool
@@ -137,7 +137,7 @@ def test_contexts_are_completed_from_the_kubeconfig(
 async def test_pools_and_namespaces_are_completed_from_the_cluster(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await create_pool(server)
         config = write_kubeconfig(server, tmp_path)
 
@@ -157,7 +157,7 @@ async def test_pools_and_namespaces_are_completed_from_the_cluster(
 async def test_pools_of_every_kind_are_completed_by_name_and_by_kind_and_name(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with run_api_server("management", [*crds(), *pool_crds()]) as server:
+    async with run_api_server("management", [*build_crds(), *build_pool_crds()]) as server:
         await create_pool(server)
         for kind, name in (("inclusterippools", "machines"), ("inclusterippools", "lab")):
             body = make_ip_pool(name, "10.0.0.10") | {"metadata": {"name": name}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manifests import documents, folder, read_definitions
+from manifests import documents, get_folder, read_definitions
 from reconcilers.api import crd
 from tests.reconcilers.cli.commandline import run
 from tests.reconcilers.cli.commands import make_command_line, make_environment
@@ -17,7 +17,7 @@ def test_all_kinds_are_printed_as_documents_for_kubectl() -> None:
     outcome = run("crds")
     assert outcome.code == 0
     printed = list(read_all_yaml(outcome.out))
-    assert printed == crd.crds()
+    assert printed == crd.build_crds()
     assert {definition["kind"] for definition in printed} == {"CustomResourceDefinition"}
 
 
@@ -40,7 +40,7 @@ def test_the_shipped_files_are_what_the_command_writes(tmp_path: Path) -> None:
     content_by_name = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
     shipped = {
         path.name: path.read_text(encoding="utf-8")
-        for path in folder("crds").iterdir()
+        for path in get_folder("crds").iterdir()
         if path.name.endswith(".yaml")
     }
     assert content_by_name == shipped, "the models have changed: run `make crds`"

@@ -16,7 +16,7 @@ from controller.errors import Cause, Invalid
 from controller.httptransport import HttpTransport
 from envtest.settings import read_settings
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli import progress
@@ -250,7 +250,7 @@ async def test_a_manifest_that_the_server_rejects_stops_the_demo_with_the_reason
         (),
         (apply_manifests(build_own_object("NetworkPool", "x", {"cidr": "nonsense"})),),
     )
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         view = PlatformView(LocalPlatform(server, {}), clock)
         await _make_default_namespace(view)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
@@ -315,7 +315,7 @@ def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
 @asynccontextmanager
 async def _run_platform_view() -> AsyncIterator[PlatformView]:
     """Run an API server with our CRDs and the default namespace; yield the demo's view of it."""
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         view = PlatformView(LocalPlatform(server, {}), SystemClock())
         await _make_default_namespace(view)
         yield view

@@ -15,8 +15,14 @@ from manifests import documents
 from reconcilers.cli import progress as progress_module
 from reconcilers.cli.demo.story import WEB
 from reconcilers.cli.local.platform import LocalTenant, run_platform
-from reconcilers.cli.problems import say
-from reconcilers.cli.progress import Work, count_progress, progress, show_done, show_progress
+from reconcilers.cli.problems import print_problem
+from reconcilers.cli.progress import (
+    Work,
+    count_progress,
+    show_done,
+    show_progress,
+    show_progress_during,
+)
 from reconcilers.cli.up import apply_samples
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers.cli.commandline import make_pool
@@ -64,19 +70,19 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> FakeTerminal:
 def test_the_progress_line_appears_on_a_terminal_and_is_removed_at_the_end(
     terminal: FakeTerminal,
 ) -> None:
-    with redirect_stderr(terminal), progress("reading files"):
+    with redirect_stderr(terminal), show_progress_during("reading files"):
         assert terminal.wait_for_text("\rreading files ... 0 s")
     assert terminal.getvalue().endswith("\r\033[K")
 
 
 def test_a_bar_shows_the_progress_if_the_total_is_known(terminal: FakeTerminal) -> None:
-    with redirect_stderr(terminal), progress("asking tenants"):
+    with redirect_stderr(terminal), show_progress_during("asking tenants"):
         show_done(3, 12)
         assert terminal.wait_for_text("asking tenants [#####---------------] 3 of 12 ...")
 
 
 def test_the_items_of_an_iteration_are_counted(terminal: FakeTerminal) -> None:
-    with redirect_stderr(terminal), progress("drawing"):
+    with redirect_stderr(terminal), show_progress_during("drawing"):
         for item in count_progress(["a", "b"]):
             assert terminal.wait_for_text(f" {'ab'.index(item)} of 2 ...")
 
@@ -84,9 +90,9 @@ def test_the_items_of_an_iteration_are_counted(terminal: FakeTerminal) -> None:
 def test_a_warning_replaces_the_progress_line_which_is_then_shown_again(
     terminal: FakeTerminal,
 ) -> None:
-    with redirect_stderr(terminal), progress("reading files"):
+    with redirect_stderr(terminal), show_progress_during("reading files"):
         assert terminal.wait_for_text("reading files ... 0 s")
-        say("warning", "a file is odd")
+        print_problem("warning", "a file is odd")
         assert terminal.wait_for_text("odd\n\rreading files")
     assert "\r\033[Kwarning: a file" in remove_style(terminal.getvalue())
 
@@ -112,10 +118,10 @@ def test_no_progress_is_shown_without_a_terminal_or_for_quick_work(
 ) -> None:
     quick, file = FakeTerminal(), io.StringIO()
     monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 3600.0)
-    with redirect_stderr(quick), progress("reading files"):
+    with redirect_stderr(quick), show_progress_during("reading files"):
         pass
     monkeypatch.setattr(progress_module, "PROGRESS_SECONDS", 0.0)
-    with redirect_stderr(file), progress("reading files"):
+    with redirect_stderr(file), show_progress_during("reading files"):
         show_progress("something else")
     assert (quick.getvalue(), file.getvalue()) == ("", "")
 
@@ -169,7 +175,7 @@ async def test_starting_servers_and_applying_samples_is_counted(
         starting, controllers = reported_works
         assert (starting.activity, starting.done, starting.total) == ("starting API servers", 2, 2)
         assert controllers.activity == "starting MetalLB and the controllers"
-        with progress("applying samples"):
+        with show_progress_during("applying samples"):
             samples = documents("samples")[:3]
             assert await apply_samples(platform.management, samples) == 3
         assert (reported_works[-1].done, reported_works[-1].total) == (2, 3)

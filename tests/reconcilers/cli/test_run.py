@@ -18,7 +18,7 @@ from controller.meta import Key, Version
 from controller.shards import build_lease_name
 from controller.webhooks.kinds import VALIDATING
 from envtest import ControlPlane
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, run_api_server
@@ -217,7 +217,7 @@ def test_servers_on_one_port_of_two_hosts_or_on_any_free_port_are_accepted() -> 
 
 
 async def test_a_port_in_use_ends_the_program_without_a_traceback(tmp_path: Path) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         address = server.url.removeprefix("https://")
         done = await run_to_end(
             "run", write_kubeconfig(server, tmp_path), f"--metrics-bind-address={address}"
@@ -228,7 +228,7 @@ async def test_a_port_in_use_ends_the_program_without_a_traceback(tmp_path: Path
 
 
 async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         async with start(
             "run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST_LEADER_ELECTION
@@ -241,7 +241,7 @@ async def test_sigterm_ends_the_controller_in_order(tmp_path: Path) -> None:
 
 
 async def test_a_lost_lease_ends_the_program_with_exit_code_1(tmp_path: Path) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         async with start(
             "run", write_kubeconfig(server, tmp_path), *PORTS_OFF, *FAST_LEADER_ELECTION
@@ -255,7 +255,7 @@ async def test_a_lost_lease_ends_the_program_with_exit_code_1(tmp_path: Path) ->
 
 
 async def test_shards_without_leader_election_are_rejected(tmp_path: Path) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         done = await run_to_end(
             *("run", write_kubeconfig(server, tmp_path), *PORTS_OFF),
             *("--shards=4", "--log-format=console"),
@@ -267,7 +267,7 @@ async def test_shards_without_leader_election_are_rejected(tmp_path: Path) -> No
 
 @pytest.mark.slow
 async def test_two_processes_share_the_shards_until_one_ends(tmp_path: Path) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         arguments = (
             "run",
@@ -318,8 +318,8 @@ async def _take_lease_away(server: ApiServer) -> Lease:
 async def test_readyz_reports_a_missing_crd_and_the_other_controllers_run(
     tmp_path: Path,
 ) -> None:
-    clusters = [crd for crd in crds() if crd["spec"]["names"]["kind"] == "TenantCluster"]
-    others = [crd for crd in crds() if crd not in clusters]
+    clusters = [crd for crd in build_crds() if crd["spec"]["names"]["kind"] == "TenantCluster"]
+    others = [crd for crd in build_crds() if crd not in clusters]
     probes = f"127.0.0.1:{_find_free_port()}"
     async with ControlPlane.start(force_embedded=True) as plane:
         await plane.install_crds(others)
@@ -362,7 +362,7 @@ async def _read_readyz(address: str) -> tuple[int, str]:
 
 
 async def test_lists_are_retried_while_the_api_server_does_not_answer(tmp_path: Path) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         argument = write_kubeconfig(server, tmp_path)
     async with start("run", argument, *PORTS_OFF) as running:
         await running.wait_for_output("list/watch failed, retrying.*networkpools")
@@ -374,7 +374,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
     tmp_path: Path,
 ) -> None:
     port, probes = _find_free_port(), f"127.0.0.1:{_find_free_port()}"
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await make_namespaces(server.transport, ["butler-system"])
         await server.client.create(VALIDATING, "", _make_webhook_configuration(port))
         async with start(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.local.servers import run_api_server
@@ -164,7 +164,7 @@ def test_force_color_colours_the_output_to_a_pipe_unless_no_color_is_set(
 async def test_a_watch_prints_the_table_or_the_map_again_when_a_pool_is_created(
     tmp_path: Path,
 ) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await create_pool(server)
         config = write_kubeconfig(server, tmp_path)
         async with (

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from controller.codec import encode
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, run_api_server
 from tests.polling import SECONDS
@@ -57,7 +57,7 @@ async def read_first_message(url: str, token: str) -> dict[str, Any]:
 async def test_ui_serves_the_pools_of_a_cluster_to_readers_with_the_token_of_its_url(
     tmp_path: Path,
 ) -> None:
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await create_pool(server)
         arguments = ("ui", write_kubeconfig(server, tmp_path), "--listen=127.0.0.1:0")
         async with start(*arguments, program=find_installed_command) as running:
@@ -69,7 +69,7 @@ async def test_ui_serves_the_pools_of_a_cluster_to_readers_with_the_token_of_its
 
 async def test_run_serves_the_page_to_users_with_the_right_by_rbac(tmp_path: Path) -> None:
     """The stream answers 401 without a token, 403 without the right, and 200 with both."""
-    async with run_api_server("management", crds()) as server:
+    async with run_api_server("management", build_crds()) as server:
         await create_pool(server)
         tokens = [await create_service_account(server, name) for name in ("viewer", "other")]
         await grant_reading(server, "viewer")

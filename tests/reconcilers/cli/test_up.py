@@ -12,7 +12,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 
 from envtest.settings import read_settings
-from manifests import folder
+from manifests import get_folder
 from tests.reconcilers.cli.commands import (
     Kubectl,
     RunningCommand,
@@ -120,7 +120,7 @@ async def test_kubectl_shows_the_samples_as_served_by_the_controllers(
 async def test_kubectl_apply_of_the_samples_causes_no_warning(
     platform_with_samples: SharedUp,
 ) -> None:
-    applied = await platform_with_samples.kubectl.run("apply", "-f", str(folder("samples")))
+    applied = await platform_with_samples.kubectl.run("apply", "-f", str(get_folder("samples")))
     assert b"Warning" not in applied.stderr
 
 

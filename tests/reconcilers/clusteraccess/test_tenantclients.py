@@ -29,7 +29,7 @@ async def test_a_client_is_kept_while_it_works() -> None:
     lab = Lab()
     tenant = lab.start_tenant_server("a")
     for _ in range(3):
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             pass
     assert _secrets_read(lab) == 1
     assert tenant.closed == 0
@@ -42,7 +42,7 @@ async def test_passes_at_the_same_time_share_one_client_and_take_turns() -> None
 
     async def enter() -> None:
         nonlocal inside
-        async with lab.tenants.client(make.tenant()) as client:
+        async with lab.tenants.open_client(make.tenant()) as client:
             inside += 1
             assert inside == 1
             clients.append(client)
@@ -62,7 +62,7 @@ async def test_a_client_that_failed_is_closed_when_no_request_waits_for_it_any_m
     tenant = lab.start_tenant_server("a")
 
     async def reset() -> None:
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             await lab.clock.sleep(1)
             raise NoAnswer("connection reset")
 
@@ -72,7 +72,7 @@ async def test_a_client_that_failed_is_closed_when_no_request_waits_for_it_any_m
 
     async def wait() -> None:
         with pytest.raises(TenantUnavailable, match="connection reset"):
-            async with lab.tenants.client(make.tenant()):
+            async with lab.tenants.open_client(make.tenant()):
                 pytest.fail("the tenant has just been found silent")
 
     async with anyio.create_task_group() as group:
@@ -88,14 +88,14 @@ async def test_a_tenant_that_fails_is_not_tried_for_a_while(error: Exception) ->
     lab = Lab()
     lab.start_tenant_server("a")
     with pytest.raises(TenantUnavailable) as first:
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             raise error
     with pytest.raises(TenantUnavailable) as second:
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             pytest.fail("it should have been left in peace")
     assert (second.value.reason, second.value.message) == ("TenantUnreachable", str(first.value))
     await lab.clock.advance(5)
-    async with lab.tenants.client(make.tenant()):
+    async with lab.tenants.open_client(make.tenant()):
         pass
 
 
@@ -104,16 +104,16 @@ async def test_once_a_tenant_answers_its_delays_are_reset() -> None:
     lab.start_tenant_server("a")
     for pause in (5, 10, 20):
         with pytest.raises(TenantUnavailable):
-            async with lab.tenants.client(make.tenant()):
+            async with lab.tenants.open_client(make.tenant()):
                 raise NoAnswer("reset")
         await lab.clock.advance(pause)
-    async with lab.tenants.client(make.tenant()):
+    async with lab.tenants.open_client(make.tenant()):
         pass
     with pytest.raises(TenantUnavailable):
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             raise NoAnswer("reset")
     await lab.clock.advance(5)
-    async with lab.tenants.client(make.tenant()):
+    async with lab.tenants.open_client(make.tenant()):
         pass
 
 
@@ -123,10 +123,10 @@ async def test_a_write_that_is_refused_for_its_content_keeps_the_client_and_dela
     lab = Lab()
     tenant = lab.start_tenant_server("a")
     with pytest.raises(TenantUnavailable, match="Invalid: 422") as refused:
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             raise Invalid(422, "Invalid", "no prefixes")
     assert refused.value.reason == "TenantRefused"
-    async with lab.tenants.client(make.tenant()):
+    async with lab.tenants.open_client(make.tenant()):
         pass
     assert tenant.closed == 0
 
@@ -135,7 +135,7 @@ async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
     lab = Lab()
     tenant = lab.start_tenant_server("a")
     with pytest.raises(Conflict):
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             raise Conflict(409, "Conflict", "moved on")
     assert tenant.closed == 0
 
@@ -143,10 +143,10 @@ async def test_a_conflict_is_no_failure_of_the_tenant() -> None:
 async def test_a_recreated_cluster_is_connected_to_by_its_own_kubeconfig() -> None:
     lab = Lab()
     before = lab.start_tenant_server("a")
-    async with lab.tenants.client(make.tenant()):
+    async with lab.tenants.open_client(make.tenant()):
         pass
     after = lab.start_tenant_server("a")
-    async with lab.tenants.client(make.tenant(uid="another")) as client:
+    async with lab.tenants.open_client(make.tenant(uid="another")) as client:
         with pytest.raises(Exception, match="404"):
             await client.get(IP_ADDRESS_POOL, POOL)
     assert (before.closed, before.count(plural="ipaddresspools")) == (1, 0)
@@ -157,7 +157,7 @@ async def test_all_clients_are_closed_at_the_end() -> None:
     lab = Lab()
     servers = [lab.start_tenant_server(name) for name in "ab"]
     for name in "ab":
-        async with lab.tenants.client(make.tenant(name)):
+        async with lab.tenants.open_client(make.tenant(name)):
             pass
     await lab.tenants.aclose()
     assert [server.closed for server in servers] == [1, 1]
@@ -171,7 +171,7 @@ async def test_a_kubeconfig_that_reads_files_is_refused_as_unsafe() -> None:
         lab.client, lab.settings.tenant, clock=lab.clock, accesses=TenantRecords()
     )
     with pytest.raises(TenantUnavailable) as refused:
-        async with strict.client(make.tenant()):
+        async with strict.open_client(make.tenant()):
             pytest.fail("it must not be entered")
     assert refused.value.reason == "KubeconfigRefused"
 
@@ -182,14 +182,14 @@ async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once()
     for name in names:
         lab.start_tenant_server(name)
         with pytest.raises(TenantUnavailable):
-            async with lab.tenants.client(make.tenant(name)):
+            async with lab.tenants.open_client(make.tenant(name)):
                 raise NoAnswer("timed out")
     await lab.clock.advance(5)
     tried = []
 
     async def enter(name: str) -> None:
         with suppress(TenantUnavailable):
-            async with lab.tenants.client(make.tenant(name)):
+            async with lab.tenants.open_client(make.tenant(name)):
                 tried.append(name)
                 await lab.clock.sleep(10)
 
@@ -199,11 +199,11 @@ async def test_of_many_tenants_that_do_not_answer_only_a_few_are_tried_at_once()
         await lab.clock.advance(0)
         assert len(tried) == 2
         lab.start_tenant_server("healthy")
-        async with lab.tenants.client(make.tenant("healthy")):
+        async with lab.tenants.open_client(make.tenant("healthy")):
             pass
         await lab.clock.advance(10)
     for name in names[2:]:
-        async with lab.tenants.client(make.tenant(name)):
+        async with lab.tenants.open_client(make.tenant(name)):
             pass
 
 
@@ -226,5 +226,5 @@ async def test_a_list_that_never_ends_is_not_read_for_ever() -> None:
     lab.start_tenant_server("a")
     lab.tenant_servers["a"] = _Endless(lab.clock, ("services", "namespaces"))
     with pytest.raises(TenantUnavailable, match="larger than"):
-        async with lab.tenants.client(make.tenant()) as client:
+        async with lab.tenants.open_client(make.tenant()) as client:
             await client.list(SERVICE)

@@ -18,8 +18,8 @@ from reconcilers.integrations.kubermatic.api import ALLOCATIONS
 from reconcilers.promises.waitlog import PATIENCE_SECONDS
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster, Replica
 
-CLAIMS = clusterapi.claims("v1beta2")
-ADDRESSES = clusterapi.addresses("v1beta2")
+CLAIMS = clusterapi.get_claim_kind("v1beta2")
+ADDRESSES = clusterapi.get_address_kind("v1beta2")
 WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
 WITH_OBSERVED = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True))
 

@@ -17,7 +17,7 @@ from reconcilers.integrations.core.discovery import DEFINITIONS, SETTLING_SECOND
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
-CLAIMS = clusterapi.claims("v1beta2")
+CLAIMS = clusterapi.get_claim_kind("v1beta2")
 WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
 WITH_OBSERVED = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True))
 

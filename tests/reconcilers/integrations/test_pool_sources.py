@@ -19,7 +19,7 @@ from reconcilers.integrations.vitistack.api import NETWORKS
 from tests.reconcilers.integrations.test_sharing import open_sharing_cluster
 from tests.reconcilers.test_sharing import NAMESPACE, POOLS, Cluster
 
-CLAIM_KINDS = (clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2"))
+CLAIM_KINDS = (clusterapi.get_claim_kind("v1beta2"), clusterapi.get_address_kind("v1beta2"))
 KINDS = (*CLAIM_KINDS, *clusterapi.POOLS, IPAM_POOLS, ALLOCATIONS, CLUSTERS, *VITISTACK_KINDS)
 ALL = Settings(integration=(CLUSTER_API, KUBERMATIC, VITISTACK))
 OBSERVED = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True))

@@ -22,7 +22,7 @@ from tests.reconcilers.cli import test_platforms as platforms
 from tests.reconcilers.cli.commandline import make_pool
 from tests.reconcilers.ui.cluster import KINDS, PLATFORMS, Cluster
 
-CLUSTERS = clusterapi.clusters("v1beta2")
+CLUSTERS = clusterapi.get_cluster_kind("v1beta2")
 KINDS[CLUSTERS.group, CLUSTERS.kind] = CLUSTERS
 REFUSED = {
     kind.full_name: kind

@@ -15,7 +15,7 @@ def test_every_integration_of_the_settings_is_registered_once() -> None:
 def test_no_two_platforms_have_the_same_pools_or_the_same_word_for_pools() -> None:
     kinds = [kind.full_name for platform in PLATFORMS for kind in platform.pools]
     assert len(set(kinds)) == len(kinds)
-    assert len({platform.compared_as for platform in PLATFORMS}) == len(PLATFORMS)
+    assert len({platform.compared_kinds for platform in PLATFORMS}) == len(PLATFORMS)
 
 
 def test_the_kinds_of_a_platform_include_all_kinds_in_its_other_fields() -> None:

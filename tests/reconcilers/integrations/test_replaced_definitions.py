@@ -13,7 +13,7 @@ from tests.reconcilers.integrations.test_late_definitions import create_definiti
 from tests.reconcilers.integrations.test_sharing import open_sharing_cluster
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
-CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+CLAIMS, ADDRESSES = clusterapi.get_claim_kind("v1beta2"), clusterapi.get_address_kind("v1beta2")
 POOL = clusterapi.IN_CLUSTER_IP_POOL
 
 

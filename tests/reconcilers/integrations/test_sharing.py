@@ -20,8 +20,8 @@ from reconcilers.integrations.metal3 import api as metal3
 from tests.reconcilers.test_sharing import NAMESPACE, POOLS, Cluster, Replica
 
 SHARDS = 8
-CLAIMS = clusterapi.claims("v1beta2")
-ADDRESSES = clusterapi.addresses("v1beta2")
+CLAIMS = clusterapi.get_claim_kind("v1beta2")
+ADDRESSES = clusterapi.get_address_kind("v1beta2")
 WITH_CLAIMS = Settings(integration=(CLUSTER_API,))
 WITH_BOTH = Settings(integration=(CLUSTER_API, METAL3))
 WITH_OBSERVED = Settings(integration=(KUBERMATIC,), kubermatic=KubermaticSettings(observe=True))

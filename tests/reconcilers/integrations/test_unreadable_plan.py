@@ -17,7 +17,7 @@ from tests.yamls import written_yaml
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+CLAIMS, ADDRESSES = clusterapi.get_claim_kind("v1beta2"), clusterapi.get_address_kind("v1beta2")
 POOLS = clusterapi.IN_CLUSTER_IP_POOL
 REF = {"apiGroup": POOLS.group, "kind": POOLS.kind, "name": "p"}
 

@@ -26,7 +26,7 @@ from reconcilers.pictures.documents import build_map_document
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolPicture
 
-CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+CLAIMS, ADDRESSES = clusterapi.get_claim_kind("v1beta2"), clusterapi.get_address_kind("v1beta2")
 POOLS = clusterapi.IN_CLUSTER_IP_POOL
 SERVED = (*OWN_KINDS.values(), CLAIMS, ADDRESSES, POOLS, *kubermatic.KINDS, *vitistack.KINDS)
 NETWORK = {

@@ -132,6 +132,8 @@ def test_the_words_are_stored_with_the_promise_and_read_again() -> None:
     view = make.view(make.allocation("a", size=8))
     decision = protocol.decide(make.pool(), view, geometry=geometry, batch=256)
     [promise] = decision.promises
-    stored = make.pool(status=STATUS_JOURNALS.fields(make.pool(), Journal({KIND: 1}, (promise,))))
+    stored = make.pool(
+        status=STATUS_JOURNALS.build_patch_fields(make.pool(), Journal({KIND: 1}, (promise,)))
+    )
     assert STATUS_JOURNALS.read(stored).promises == (promise,)
     assert promise.choice

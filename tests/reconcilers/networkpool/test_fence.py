@@ -188,7 +188,7 @@ async def test_nothing_is_written_while_it_is_unknown_whether_the_server_was_res
     lab.caches[kind].unconfirm_history()
     assert await lab.run_pool_pass() == Again(1.0)
     assert lab.server.requests == []
-    lab.caches[kind].history_confirmed = True
+    lab.caches[kind].is_history_confirmed = True
     await lab.run_pool_pass()
     assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 

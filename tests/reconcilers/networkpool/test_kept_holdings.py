@@ -121,13 +121,13 @@ class _PoolCaches:
         key = make.key(pool)
         kept = self.kept.get_holdings(key, None)
         kept.replace_layouts(LAYOUTS)
-        kept.space("IPv4")
+        kept.get_space("IPv4")
         kept.find_other_holder(AddressRange.parse("10.40.0.0", "10.40.0.0"), space="IPv4")
         rebuilt = Holdings(LAYOUTS)
         for allocation in self.cache.list_by_index(POOL_INDEX, str(key)):
             rebuilt.put(make_holder(allocation), compute_facts(allocation, OURS))
         assert list_differences(kept, rebuilt) == []
-        assert kept.state() == rebuilt.state(kept.derived)
+        assert kept.copy_state() == rebuilt.copy_state(kept.derived)
 
 
 def _with_revision(allocation: IPAllocation, revision: int) -> Any:

@@ -104,6 +104,6 @@ async def test_no_earlier_list_is_used_after_it_was_unknown_whether_the_server_w
     before = _count_lists(lab)
     lab.caches["ipallocations"].unconfirm_history()
     assert await lab.pools.reconcile(make.key("p01")) == Again(1.0)
-    lab.caches["ipallocations"].history_confirmed = True
+    lab.caches["ipallocations"].is_history_confirmed = True
     await lab.pools.reconcile(make.key("p02"))
     assert _count_lists(lab) == before + 1

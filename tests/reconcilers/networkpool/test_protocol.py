@@ -232,5 +232,5 @@ def test_grants_overlap_neither_each_other_nor_held_ranges(
     spans = [statusranges.find_held_range(h) for h in holders] + [
         g.addresses[0] for g in decision.choice.grants
     ]
-    addresses = [address for span in spans if span for address in span.addresses()]
+    addresses = [address for span in spans if span for address in span.list_addresses()]
     assert len(addresses) == len(set(addresses))

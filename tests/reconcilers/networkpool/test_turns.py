@@ -185,7 +185,7 @@ class PoolPasses:
         ranges = [part for promise in promises for part in promise.ranges]
 
         def make_taker() -> AllocationTaker:
-            spaces = [view.holdings.space(name) for name in layouts]
+            spaces = [view.holdings.get_space(name) for name in layouts]
             return AllocationTaker(
                 self.pool, view.find, spaces=spaces, holdings=view.holdings, promises=()
             )

@@ -31,9 +31,9 @@ from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, ope
 from tests.reconcilers.test_sharing import NAMESPACE
 
 CLAIMS, ADDRESSES, CLUSTERS = (
-    clusterapi.claims("v1beta2"),
-    clusterapi.addresses("v1beta2"),
-    clusterapi.clusters("v1beta2"),
+    clusterapi.get_claim_kind("v1beta2"),
+    clusterapi.get_address_kind("v1beta2"),
+    clusterapi.get_cluster_kind("v1beta2"),
 )
 GREEDY = "greedy"
 """What the names of greedy requests begin with."""

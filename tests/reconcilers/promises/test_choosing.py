@@ -61,7 +61,7 @@ class RequestTaker:
         del asker
         self.tried += 1
         try:
-            [address] = self._holdings.space().take_lowest(1)
+            [address] = self._holdings.get_space().take_lowest(1)
         except PoolExhausted:
             raise Refused(*FULL) from None
         return Taken((PromisedRange(address),))
@@ -144,7 +144,7 @@ class ManyTaker(RequestTaker):
     @override
     def take(self, asker: Request) -> Taken:
         count = int(asker.metadata.name)
-        addresses = (self._holdings.space().take_lowest(1)[0] for _ in range(count))
+        addresses = (self._holdings.get_space().take_lowest(1)[0] for _ in range(count))
         return Taken(tuple(PromisedRange(address) for address in addresses))
 
 

@@ -50,12 +50,12 @@ def test_a_range_of_two_holders_is_in_use_until_both_are_gone() -> None:
     holdings = Holdings(LAYOUTS)
     holdings.put(A, make_facts((0, 0)))
     holdings.put(B, make_facts((0, 0), is_in_use=True))
-    assert (holdings.space().used, holdings.in_use_count) == (1, 1)
+    assert (holdings.get_space().used, holdings.in_use_count) == (1, 1)
     assert (holdings.holder_count, holdings.claimed_size) == (2, 2)
     holdings.remove(B)
-    assert (holdings.space().used, holdings.in_use_count) == (1, 0)
+    assert (holdings.get_space().used, holdings.in_use_count) == (1, 0)
     holdings.put(A, NOTHING)
-    assert holdings.space().used == 0
+    assert holdings.get_space().used == 0
     assert (holdings.holder_count, holdings.claimed_size) == (0, 0)
 
 
@@ -75,7 +75,7 @@ def test_another_holder_of_a_part_of_a_range_is_found() -> None:
 def test_the_ranges_of_one_space_of_a_pool_are_not_used_in_another_space() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
     holdings.put(A, Facts((PromisedRange(addresses(0, 3), "one"),)))
-    assert (holdings.space("one").used, holdings.space("two").used) == (4, 0)
+    assert (holdings.get_space("one").used, holdings.get_space("two").used) == (4, 0)
     assert holdings.find_other_holder(addresses(0, 0), B, "one") == A
     assert holdings.find_other_holder(addresses(0, 0), B, "two") is None
 
@@ -83,17 +83,17 @@ def test_the_ranges_of_one_space_of_a_pool_are_not_used_in_another_space() -> No
 def test_ranges_taken_during_a_trial_are_free_afterwards_in_each_space() -> None:
     holdings = Holdings({"one": LAYOUTS[""], "two": LAYOUTS[""]})
     with holdings.roll_back_at_exit():
-        holdings.space("one").take_lowest(8)
-        holdings.space("two").take_lowest(1)
-    assert (holdings.space("one").used, holdings.space("two").used) == (0, 0)
+        holdings.get_space("one").take_lowest(8)
+        holdings.get_space("two").take_lowest(1)
+    assert (holdings.get_space("one").used, holdings.get_space("two").used) == (0, 0)
 
 
 def test_a_new_layout_of_the_pool_changes_the_total_and_keeps_the_used_addresses() -> None:
     holdings = Holdings(LAYOUTS)
     holdings.put(A, make_facts((0, 0)))
-    assert holdings.space().total == 8
+    assert holdings.get_space().total == 8
     holdings.replace_layouts({"": Layout.parse("10.0.0.0/30")})
-    assert (holdings.space().total, holdings.space().used) == (4, 1)
+    assert (holdings.get_space().total, holdings.get_space().used) == (4, 1)
 
 
 def test_waiting_holders_are_listed_by_age_until_they_are_served() -> None:
@@ -174,7 +174,7 @@ def test_derived_state_agrees_with_the_facts_whenever_it_is_first_needed(
             kept.put(holder, facts)
             facts_of[holder] = facts
         if data.draw(st.booleans()):
-            kept.space(data.draw(st.sampled_from(["", "other"])))
+            kept.get_space(data.draw(st.sampled_from(["", "other"])))
         offset = data.draw(st.integers(0, 16))
         span = AddressRange(addresses(0, 0).first + offset, addresses(0, 0).first + offset + 1, 4)
         others = {
@@ -207,14 +207,14 @@ class _TwoCaches:
                 build_indexed_source(cache, POOL_INDEX, pools=_list_pools, holder=_make_holder)
                 for cache in (self.requests, self.answers)
             ],
-            self.facts,
+            self.get_facts,
             lambda offer: {"": Layout.parse(f"10.40.0.0/{offer}")},
             clock=VirtualClock(),
         )
         self.requests.replace([], 1)
         self.answers.replace([], 1)
 
-    def facts(self, pool: Key, holder: Holder, offer: int) -> Facts | None:
+    def get_facts(self, pool: Key, holder: Holder, offer: int) -> Facts | None:
         """Return the facts of a holder for a pool; None if neither cache has it there."""
         del offer
         self.read.append(holder)
@@ -259,7 +259,7 @@ def test_a_holder_with_a_request_and_an_answer_holds_the_range_once_until_both_a
     assert (holdings.claimed_size, holdings.in_use_count) == (4, 0)
     caches.answers.apply(Modified(_make_object("a", 3)))
     holdings = caches.kept.get_holdings(pool, 24)
-    assert (holdings.claimed_size, holdings.in_use_count, holdings.space().used) == (4, 1, 4)
+    assert (holdings.claimed_size, holdings.in_use_count, holdings.get_space().used) == (4, 1, 4)
     caches.requests.apply(Deleted(_make_object("a", 4)))
     assert caches.kept.get_holdings(pool, 24).claimed_size == 4
     caches.answers.apply(Modified(_make_object("a", 5, of="other")))
@@ -272,12 +272,12 @@ def test_only_changed_holders_are_read_and_a_change_of_the_pool_reads_all() -> N
     caches.kept._check_interval = timedelta(hours=1).total_seconds()
     for name in "abc":
         caches.requests.apply(Modified(_make_object(name, 2)))
-    assert caches.kept.get_holdings(pool, 24).space().total == 256
+    assert caches.kept.get_holdings(pool, 24).get_space().total == 256
     caches.read.clear()
     for revision in (3, 4):
         caches.requests.apply(Modified(_make_object("b", revision)))
         caches.answers.apply(Modified(_make_object("b", revision)))
     caches.kept.get_holdings(pool, 24)
     assert caches.read == [Holder("Claim", make.key("b"))]
-    assert caches.kept.get_holdings(pool, 25).space().total == 128
+    assert caches.kept.get_holdings(pool, 25).get_space().total == 128
     assert len(caches.read) == 1 + 3

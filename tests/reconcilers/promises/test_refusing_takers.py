@@ -56,14 +56,17 @@ def make_network_pool_whose_second_family_is_full() -> Case:
     layouts = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     names: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in layouts}
     view.holdings.replace_layouts(names)
-    spaces = [view.holdings.space(name) for name in names]
+    spaces = [view.holdings.get_space(name) for name in names]
     taker = AllocationTaker(pool, view.find, spaces=spaces, holdings=view.holdings, promises=())
     return Case(view.holdings, taker, refused=refused, fitting=fitting)
 
 
 def make_claim_whose_ipaddress_is_of_another_claim() -> Case:
     """Return a claim whose IPAddress exists already and is for another claim."""
-    claim_kind, address_kind = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+    claim_kind, address_kind = (
+        clusterapi.get_claim_kind("v1beta2"),
+        clusterapi.get_address_kind("v1beta2"),
+    )
     ref = clusterapi.PoolRef("InClusterIPPool", "p", "ipam.cluster.x-k8s.io")
     refused, fitting = (
         clusterapi.IPAddressClaim(_make_metadata(name), clusterapi.ClaimSpec(ref))
@@ -220,10 +223,10 @@ def test_a_refused_request_takes_nothing_and_does_not_change_what_the_next_one_g
     with undisturbed.holdings.roll_back_at_exit():
         expected = undisturbed.taker.take(undisturbed.fitting)
     assert expected is not None
-    spaces = [case.holdings.space(name) for name in case.holdings.layouts]
+    spaces = [case.holdings.get_space(name) for name in case.holdings.layouts]
     with case.holdings.roll_back_at_exit():
-        before = [space.state() for space in spaces]
+        before = [space.copy_state() for space in spaces]
         with pytest.raises(Refused):
             case.taker.take(case.refused)
-        assert [space.state() for space in spaces] == before
+        assert [space.copy_state() for space in spaces] == before
         assert case.taker.take(case.fitting) == expected

@@ -15,7 +15,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.clusterapi.api import IPAddressClaim, claims
+from reconcilers.integrations.clusterapi.api import IPAddressClaim, get_claim_kind
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
@@ -39,7 +39,7 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
 Request = IPAllocation | IPAddressClaim
-CLAIM_KIND: Resource[Any] = claims("v1beta1")
+CLAIM_KIND: Resource[Any] = get_claim_kind("v1beta1")
 RANGE, OTHER = ("10.40.0.0", "10.40.0.0"), ("10.40.0.9", "10.40.0.9")
 
 
@@ -153,7 +153,7 @@ class Pools(PoolKind[NetworkPool, Any, str, None]):
 
     @property
     @override
-    def history_confirmed(self) -> bool:
+    def is_history_confirmed(self) -> bool:
         return True
 
     @override

@@ -7,7 +7,7 @@ def test_a_condition_has_no_control_characters_of_a_tenant() -> None:
     message = "Service default/esc names pool a\x1b[2J\x1b[31mALL GOOD\nsecond line"
     condition = ConditionFinding(
         "LoadBalancersServed", False, reason="Refused", message=message
-    ).condition(1)
+    ).to_condition(1)
     assert condition.message == (
         r"Service default/esc names pool a\x1b[2J\x1b[31mALL GOOD\nsecond line"
     )

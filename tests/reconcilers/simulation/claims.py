@@ -79,11 +79,11 @@ class ClaimReplica(Process):
     def _create_claim_caches(self, pools: Mapping[str, Cache[Any]]) -> ClaimCaches:
         """Return the caches of claims, IPAddresses and Clusters, together with those of pools."""
         version = api.CONTRACT_VERSIONS[0]
-        claim_kind, address_kind = api.claims(version), api.addresses(version)
+        claim_kind, address_kind = api.get_claim_kind(version), api.get_address_kind(version)
         indexes = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
         claims = Cache(claim_kind, indexes=indexes)
         addresses = Cache(address_kind, indexes=indexes)
-        clusters = Cache(api.clusters(version)) if self.clusters else None
+        clusters = Cache(api.get_cluster_kind(version)) if self.clusters else None
         self.askers = self.claims = self._create_feed(CLAIMS, claims)
         self.addresses = self._create_feed(ADDRESSES, addresses)
         if clusters is not None:

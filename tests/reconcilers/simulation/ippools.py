@@ -89,10 +89,12 @@ class IPPoolReplica(Process):
     @override
     def _set_up(self) -> Sequence[Worker]:
         version = clusterapi.CONTRACT_VERSIONS[0]
-        contract = IPAddressClaimFormat(clusterapi.claims(version), clusterapi.addresses(version))
+        contract = IPAddressClaimFormat(
+            clusterapi.get_claim_kind(version), clusterapi.get_address_kind(version)
+        )
         pools: Cache[Any] = Cache(POOLS, indexes=POOL_INDEXES)
         self.pools = self._create_feed(METAL3_POOLS, pools)
-        clusters = Cache(clusterapi.clusters(version)) if self.clusters else None
+        clusters = Cache(clusterapi.get_cluster_kind(version)) if self.clusters else None
         if clusters is not None:
             self._create_feed(CLUSTERS, clusters)
 

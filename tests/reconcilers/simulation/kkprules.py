@@ -100,10 +100,12 @@ def fence_only_empty_allocations(mp: Patch) -> None:
     void_earlier = Fence.void_earlier
 
     async def void_empty(self: Fence[Any], listed: Sequence[Any]) -> list[Any]:
-        nonempty = [allocation for allocation in listed if not allocation.empty]
+        nonempty = [allocation for allocation in listed if not allocation.is_empty]
         return [
             *nonempty,
-            *await void_earlier(self, [allocation for allocation in listed if allocation.empty]),
+            *await void_earlier(
+                self, [allocation for allocation in listed if allocation.is_empty]
+            ),
         ]
 
     mp.setattr(Fence, "void_earlier", void_empty)

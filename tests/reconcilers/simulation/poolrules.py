@@ -252,18 +252,18 @@ def refuse_without_writing_the_pool(mp: Patch) -> None:
 
 def promise_families_one_by_one(mp: Patch) -> None:
     """Promise each family by itself, the second one when the first is written."""
-    fields, grant = StatusJournal.fields, pending_promises._render_granted
+    build_patch_fields, grant = StatusJournal.build_patch_fields, pending_promises._render_granted
 
     def render_first_ranges(
         self: StatusJournal, pool: NetworkPool, journal: Journal
     ) -> dict[str, Any]:
         promises = tuple(map(_keep_first_range, journal.promises))
-        return fields(self, pool, replace(journal, promises=promises))
+        return build_patch_fields(self, pool, replace(journal, promises=promises))
 
     def make_grant(promise: Promise, *rest: Any, **keywords: Any) -> dict[str, Any]:
         return grant(_keep_first_range(promise), *rest, **keywords)
 
-    mp.setattr(StatusJournal, "fields", render_first_ranges)
+    mp.setattr(StatusJournal, "build_patch_fields", render_first_ranges)
     mp.setattr(StatusJournal, "is_stored", lambda self, answer, journal: True)
     mp.setattr(pending_promises, "_render_granted", make_grant)
 

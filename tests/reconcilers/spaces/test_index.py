@@ -199,7 +199,7 @@ def test_the_condition_is_unknown_while_another_pool_cannot_be_read_and_none_ove
     assert changes == [None] * 8, "any pool's condition may change"
     finding = index.make_overlap_finding([own_offer])
     assert finding is not None
-    assert finding.condition(1).status == "Unknown"
+    assert finding.to_condition(1).status == "Unknown"
     assert finding.message == (
         "no other NetworkPool that can be read hands out these addresses; what these pools hand"
         " out is unknown, as they cannot be read: NetworkPool x/a, NetworkPool x/b,"

@@ -17,8 +17,8 @@ from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.ui.watched import READ_EVENTS
 
 CLUSTER_API: tuple[Resource[Any], ...] = (
-    clusterapi.claims("v1beta2"),
-    clusterapi.addresses("v1beta2"),
+    clusterapi.get_claim_kind("v1beta2"),
+    clusterapi.get_address_kind("v1beta2"),
     *clusterapi.POOLS,
 )
 PLATFORMS: tuple[Resource[Any], ...] = (

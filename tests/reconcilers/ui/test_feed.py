@@ -87,7 +87,7 @@ class FeedSetup:
             group.start_soon(self.watched.others.run)
             group.start_soon(self.feed.run)
             if platforms_are_read:
-                self.watched.others.want()
+                self.watched.others.keep_current()
             await self.clock.advance(1)
             yield
             group.cancel_scope.cancel()
@@ -337,7 +337,7 @@ async def test_pools_of_a_namespace_are_shown_though_global_pools_may_not_be_rea
 
 
 async def test_a_pool_of_which_claims_may_not_be_read_is_unknown_on_the_page() -> None:
-    claims = clusterapi.claims(clusterapi.CONTRACT_VERSIONS[0])
+    claims = clusterapi.get_claim_kind(clusterapi.CONTRACT_VERSIONS[0])
     harness = FeedSetup(not_read=[NotRead(claims.full_name)])
     async with harness.run_with_two_pools():
         with harness.feed.open_reader() as reader:
@@ -351,7 +351,7 @@ async def test_a_pool_becomes_unknown_once_the_list_of_claims_is_forbidden() -> 
 
     The first list, after a reader came, shows it.
     """
-    claims = clusterapi.claims(clusterapi.CONTRACT_VERSIONS[0])
+    claims = clusterapi.get_claim_kind(clusterapi.CONTRACT_VERSIONS[0])
     harness = FeedSetup(forbidden=[claims])
     harness.cluster.serve_platforms(*CLUSTER_API)
     async with harness.run_with_two_pools(platforms_are_read=False):

@@ -22,7 +22,7 @@ MACHINES = "InClusterIPPool b/machines 10.0.0.8/29"
 SECONDS_UNTIL_READ = live.LOOK_SECONDS + 5
 """Seconds until kinds that are served since now are listed."""
 
-CLAIMS = clusterapi.claims("v1beta2")
+CLAIMS = clusterapi.get_claim_kind("v1beta2")
 
 
 async def read_pools_after(
@@ -54,7 +54,7 @@ async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Fe
             await harness.cluster.create(claims.make_address("web", "machines", "10.0.0.11"))
             before = (await read_pools_after(harness, reader, 1))[MACHINES]
             assert (before["allocated"], before["available"]) == (1, 2)
-            await harness.cluster.delete(clusterapi.addresses("v1beta2"), "web", "b")
+            await harness.cluster.delete(clusterapi.get_address_kind("v1beta2"), "web", "b")
             await harness.cluster.delete(CLAIMS, "web", "b")
             gone = (await read_pools_after(harness, reader, 1))[MACHINES]
             assert (gone["allocated"], gone["waiting"]) == (0, 0)
@@ -102,7 +102,7 @@ async def test_free_addresses_of_a_pool_are_unknown_until_the_claims_are_listed(
         for _ in range(2):
             with harness.feed.open_reader() as reader:
                 first = (await read_pools_after(harness, reader, 0))[name]
-                assert clusterapi.addresses("v1beta2").full_name in first["notRead"]
+                assert clusterapi.get_address_kind("v1beta2").full_name in first["notRead"]
                 picture = (await read_pools_after(harness, reader))[name]
                 assert (picture["notRead"], picture["allocated"]) == ([], 1)
             await harness.clock.advance(2 * live.KEPT_SECONDS)  # nobody reads: watches end

@@ -38,8 +38,8 @@ class ClaimServer:
         self.clock = VirtualClock()
         fake = HiddenDefinitions(self.clock)
         for version in versions:
-            fake.serve(api.claims(version))
-            fake.serve(api.addresses(version))
+            fake.serve(api.get_claim_kind(version))
+            fake.serve(api.get_address_kind(version))
         self.client = Client(fake, absence_counter=AbsenceCounter(self.clock))
 
     async def create_address(self, version: str, kind: str, group: str) -> None:
@@ -47,7 +47,7 @@ class ClaimServer:
         ref = {"apiGroup": group, "kind": kind, "name": "p"}
         spec = {"poolRef": ref, "address": "10.0.0.10", "prefix": 24, "claimRef": {"name": "c"}}
         body = {"metadata": {"name": "c"}, "spec": spec}
-        await self.client.create(api.addresses(version), "team", body)
+        await self.client.create(api.get_address_kind(version), "team", body)
 
 
 def make_pool(kind: Any, spec: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import click
 
-from manifests import folder
+from manifests import get_folder
 from reconcilers.api import crd, names
 from reconcilers.cli.managerflags import manager_options
 from reconcilers.webhooks.admission import build_path
@@ -11,12 +11,12 @@ from tests.yamls import read_yaml
 
 
 def test_the_manifest_equals_the_configuration_that_the_code_builds() -> None:
-    shipped = read_yaml(folder("webhook").joinpath("validating.yaml").read_text())
+    shipped = read_yaml(get_folder("webhook").joinpath("validating.yaml").read_text())
     assert shipped == build_configuration()
 
 
 def test_the_manifest_of_the_service_has_the_name_in_the_configuration() -> None:
-    service = read_yaml(folder("webhook").joinpath("service.yaml").read_text())
+    service = read_yaml(get_folder("webhook").joinpath("service.yaml").read_text())
     meta = service["metadata"]
     assert (meta["namespace"], meta["name"]) == (names.DEFAULT_NAMESPACE, SERVICE)
 

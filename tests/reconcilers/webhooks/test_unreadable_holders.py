@@ -27,7 +27,7 @@ from reconcilers.wiring.integrations import make_lister_of_others
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
-CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+CLAIMS, ADDRESSES = clusterapi.get_claim_kind("v1beta2"), clusterapi.get_address_kind("v1beta2")
 POOLS = clusterapi.IN_CLUSTER_IP_POOL
 SPEC = {"addresses": ["10.0.0.10-10.0.0.14"], "prefix": 24}
 NARROWED_SPEC = {**SPEC, "excludedAddresses": ["10.0.0.10"]}

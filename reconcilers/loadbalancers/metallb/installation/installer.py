@@ -228,7 +228,7 @@ class Installer(BalancerInstaller):
         """
         try:
             bundle = await self._read_bundle()
-            async with self._tenants.client(tenant) as client:
+            async with self._tenants.open_client(tenant) as client:
                 is_applied = await self._apply_if_needed(
                     client, tenant, bundle, is_missing=is_missing
                 )

@@ -144,8 +144,8 @@ def make_holdings(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> 
 def take_all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
     """Take free blocks until there is none; return their first addresses in that order."""
     first_addresses = []
-    while holdings.space().free:
-        [block] = holdings.space().take_lowest(1)
+    while holdings.get_space().free:
+        [block] = holdings.get_space().take_lowest(1)
         first_addresses.append(space.get_first_address(block.first))
     return first_addresses
 
@@ -263,7 +263,7 @@ def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() ->
     assert compute_counts(space, holdings) == PoolCounts(
         total=MAX_COUNT, used=4, free=MAX_COUNT, outOfRange=2
     )
-    [lowest] = holdings.space().take_lowest(1)
+    [lowest] = holdings.get_space().take_lowest(1)
     assert space.get_first_address(lowest.first) == "2001:db8::3"
 
 

@@ -26,7 +26,7 @@ def make_taker(pool: NetworkPool, claim: api.IPAddressClaim, observed: AddressRa
         claim: it has the IPAddress of its own name.
         observed: a range that an object of another kind holds, such as an IPAMAllocation of KKP.
     """
-    kinds = api.claims("v1beta2"), api.addresses("v1beta2")
+    kinds = api.get_claim_kind("v1beta2"), api.get_address_kind("v1beta2")
     spec = api.AddressSpec(
         api.NameRef("a"), claim.spec.poolRef, address="10.40.0.9", prefix=24, gateway=""
     )

@@ -47,7 +47,7 @@ def test_unreadable_claims_of_another_pool_are_not_read() -> None:
 
 
 def test_a_claim_of_which_nothing_can_be_decoded_blocks_all_pools_of_its_namespace() -> None:
-    cache = Cache(api.claims("v1beta2"), indexes={SPACE_INDEX: list_spaces})
+    cache = Cache(api.get_claim_kind("v1beta2"), indexes={SPACE_INDEX: list_spaces})
     cache.replace([], 1, {Key("team", "c"): "odd"})
     with pytest.raises(UnreadableHolders):
         check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("team", "p")), cache.unreadable, {})

@@ -44,7 +44,7 @@ from reconcilers.promises.reading import Behind
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Recorded
 
-CLAIMS, ADDRESSES = api.claims("v1beta2"), api.addresses("v1beta2")
+CLAIMS, ADDRESSES = api.get_claim_kind("v1beta2"), api.get_address_kind("v1beta2")
 HELD = ("10.40.0.0", "10.40.0.7")
 """The first and the last address of the range that the restored allocation holds."""
 LISTED_REVISION = 5

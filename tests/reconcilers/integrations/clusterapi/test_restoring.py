@@ -14,8 +14,8 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from tests.reconcilers.test_sharing import NAMESPACE, Cluster
 
-CLAIMS = api.claims("v1beta2")
-ADDRESSES = api.addresses("v1beta2")
+CLAIMS = api.get_claim_kind("v1beta2")
+ADDRESSES = api.get_address_kind("v1beta2")
 ADDRESS_BY_CLAIM = {"m1": "10.0.0.13", "m2": "10.0.0.10", "m3": "10.0.0.14", "m4": "10.0.0.12"}
 """The addresses that the claims had when they were saved."""
 POOL_REF = {"apiGroup": NETWORK_POOL.group, "kind": NETWORK_POOL.kind, "name": "p"}

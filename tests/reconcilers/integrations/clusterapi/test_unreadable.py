@@ -12,9 +12,9 @@ from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, ope
 from tests.reconcilers.test_sharing import NAMESPACE
 
 CLAIMS, ADDRESSES, CLUSTERS = (
-    api.claims("v1beta2"),
-    api.addresses("v1beta2"),
-    api.clusters("v1beta2"),
+    api.get_claim_kind("v1beta2"),
+    api.get_address_kind("v1beta2"),
+    api.get_cluster_kind("v1beta2"),
 )
 POOLS, GLOBAL_POOLS = api.IN_CLUSTER_IP_POOL, api.GLOBAL_IP_POOL
 SERVED = (CLAIMS, ADDRESSES, CLUSTERS, POOLS, GLOBAL_POOLS)

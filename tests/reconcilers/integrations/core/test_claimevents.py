@@ -40,7 +40,7 @@ class EventPasses:
         self.clock = VirtualClock()
         self.recorded = Recorded()
         self._events = ClaimEvents(
-            cast("Recorder", self.recorded), self.clock, api.claims("v1beta2")
+            cast("Recorder", self.recorded), self.clock, api.get_claim_kind("v1beta2")
         )
 
     def pass_over_pool(self, *reports: ClaimReport[IPAddressClaim]) -> list[tuple[str, str]]:

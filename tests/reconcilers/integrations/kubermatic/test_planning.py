@@ -435,7 +435,7 @@ async def test_a_prefix_of_a_wrong_length_is_replaced_at_a_cost_independent_of_o
         allocations[0] = _make_allocation(names[0], type=PREFIX, cidr="10.0.0.0/31")
         datacenter = Datacenter(PREFIX, "10.0.0.0/24", allocationPrefix=32)
         content = _make_content(datacenter, allocations, map(_make_cluster, names))
-        content.holdings.space(DC)  # as an earlier pass has left it
+        content.holdings.get_space(DC)  # as an earlier pass has left it
 
         async def plan_pool(content: PoolContent = content) -> None:
             [grant] = plan(content, ROOM).grants

@@ -19,7 +19,10 @@ from reconcilers.integrations.metal3 import api
 from tests.reconcilers.integrations.unreadable import Json, PlatformCluster, open_platform_cluster
 from tests.reconcilers.test_sharing import NAMESPACE
 
-CONTRACT_CLAIMS, CONTRACT_ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
+CONTRACT_CLAIMS, CONTRACT_ADDRESSES = (
+    clusterapi.get_claim_kind("v1beta2"),
+    clusterapi.get_address_kind("v1beta2"),
+)
 ADDRESSES_OF: dict[str, tuple[Resource[Any], Resource[Any]]] = {
     "IPClaim": (api.CLAIMS, api.ADDRESSES),
     "IPAddressClaim": (CONTRACT_CLAIMS, CONTRACT_ADDRESSES),
@@ -74,7 +77,12 @@ class PoolClaims:
 @asynccontextmanager
 async def serve_claims(kind: str) -> AsyncIterator[PoolClaims]:
     """Serve pool p, which has the addresses 10.0.0.1 to 10.0.0.9; yield its claims of a kind."""
-    kinds = (*api.KINDS, CONTRACT_CLAIMS, CONTRACT_ADDRESSES, clusterapi.clusters("v1beta2"))
+    kinds = (
+        *api.KINDS,
+        CONTRACT_CLAIMS,
+        CONTRACT_ADDRESSES,
+        clusterapi.get_cluster_kind("v1beta2"),
+    )
     async with open_platform_cluster(Settings(integration=(METAL3,)), *kinds) as cluster:
         entries = [{"start": "10.0.0.1", "end": "10.0.0.9"}]
         await cluster.create_object(api.POOLS, "p", {"namePrefix": "p", "pools": entries})

@@ -7,7 +7,7 @@ from reconcilers.integrations.metal3 import api
 from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, serve_claims
 
 UNREADABLE = {"spec": {"gateway": 7}}
-CLUSTERS = clusterapi.clusters("v1beta2")
+CLUSTERS = clusterapi.get_cluster_kind("v1beta2")
 
 
 @pytest.mark.parametrize("kind", ADDRESSES_OF)

@@ -23,7 +23,7 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.validating import Metal3PoolValidator
 from reconcilers.spaces.index import SpaceIndex
 
-CONTRACT = clusterapi.addresses("v1beta2")
+CONTRACT = clusterapi.get_address_kind("v1beta2")
 CASES: dict[str, tuple[Resource[Any], dict[str, Any]]] = {
     "IPAddress of metal3": (ADDRESSES, {"pool": {"name": "p"}, "prefix": "many"}),
     "IPAddress of Cluster API": (
@@ -47,7 +47,7 @@ async def test_an_edit_that_narrows_a_pool_is_refused_while_an_ipaddress_of_it_i
     """An edit that widens the pool is allowed, and so is any edit of pool `q`."""
     resource, spec = CASES[case]
     fake = FakeApi(VirtualClock())
-    for kind in (*KINDS, CONTRACT, clusterapi.claims("v1beta2")):
+    for kind in (*KINDS, CONTRACT, clusterapi.get_claim_kind("v1beta2")):
         fake.serve(kind)
     client = Client(fake)
     untyped = replace(resource, type=Untyped, outline=None)

@@ -11,7 +11,7 @@ from reconcilers.integrations.vitistack.ranges import parse_space
 def list_addresses(static: Static) -> list[str]:
     """Return every address that a network with static settings hands out."""
     blocks = parse_space(static).layout.blocks
-    return [address for block in blocks for address in block.addresses(100)]
+    return [address for block in blocks for address in block.list_addresses(100)]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconcilers.api import names
-from reconcilers.api.crd import crds
+from reconcilers.api.crd import build_crds
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.reporting import allocationlabels
 from reconcilers.tenantcluster.allocations import membership, requests
@@ -54,7 +54,9 @@ def test_the_balancer_size_comes_from_cluster_provider_or_default_and_is_at_most
 
 
 def test_the_schema_of_initial_pool_size_says_that_without_ingress_it_does_not_apply() -> None:
-    definition = next(crd for crd in crds() if crd["spec"]["names"]["kind"] == "ProviderConfig")
+    definition = next(
+        crd for crd in build_crds() if crd["spec"]["names"]["kind"] == "ProviderConfig"
+    )
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     sizing = schema["properties"]["network"]["properties"]["loadBalancer"]["properties"]
     assert "addons.ingress.enabled false starts without addresses" in " ".join(

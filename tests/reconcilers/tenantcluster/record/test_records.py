@@ -104,7 +104,7 @@ async def test_the_record_of_an_earlier_cluster_goes_with_its_last_allocation() 
 async def test_a_client_that_is_in_use_when_its_tenant_is_forgotten_is_closed_afterwards() -> None:
     lab, tenant = await _make_ready_lab()
     [record] = lab.records
-    async with lab.tenants.client(make.tenant()):
+    async with lab.tenants.open_client(make.tenant()):
         await lab.tenants.forget(record.access)
         assert tenant.closed == 0
     assert tenant.closed == 1
@@ -115,7 +115,7 @@ async def test_a_recreated_cluster_does_not_inherit_the_pause_after_a_failed_req
     tenant.fail(NoAnswer("timed out"), times=1)
     await lab.run_cluster_pass()
     with pytest.raises(TenantUnavailable):
-        async with lab.tenants.client(make.tenant()):
+        async with lab.tenants.open_client(make.tenant()):
             pytest.fail("the tenant must not be tried again so soon")
-    async with lab.tenants.client(make.tenant(uid="another")):
+    async with lab.tenants.open_client(make.tenant(uid="another")):
         pass
