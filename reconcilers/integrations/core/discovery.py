@@ -202,7 +202,8 @@ class Discovery(Generic[S]):
     async def _wait_for_new_answer(self, kinds: S) -> S:
         """Wait until the served kinds differ from `kinds`; return the new answer.
 
-        If the answer `kinds` became stale and the polls confirmed it, it is returned as a new answer.
+        If the answer `kinds` became stale and the polls confirm it, it is returned as a new
+        answer.
         """
         self._is_absent, self._is_stale = not self._is_sufficient(kinds), False
         while True:

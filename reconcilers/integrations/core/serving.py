@@ -4,8 +4,8 @@ An integration is an object with four steps, `IntegrationSteps`. `add_integratio
 service of the manager out of it. `AllKindsSteps` are the steps of an integration that needs all of
 its kinds.
 
-Discovery finds the served kinds. Its answer that a kind is absent becomes stale when definitions of
-kinds change. See `discovery.py`.
+Discovery finds the served kinds. Its answer that a kind is absent becomes stale when definitions
+of kinds change. See `discovery.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -84,7 +84,8 @@ class IntegrationSteps(Protocol[S]):
         """Return a function that runs the controllers for these kinds; None if there is no work.
 
         Discovery calls it with the first answer, with each answer that differs from the last one,
-        and with the first answer after a stale one. The work for the last answer has ended by then.
+        and with the first answer after a stale one. By then the work for the last answer has
+        ended.
         """
         ...
 
@@ -92,8 +93,9 @@ class IntegrationSteps(Protocol[S]):
         """Forget the served kinds and the caches of controllers: nothing updates them any more.
 
         The service calls it last, when its work has ended. Discovery calls it when its answer
-        that a kind is absent becomes stale, because the kind may be served by now. Then the work without that kind,
-        if there is any, goes on until the next answer. `end` may be called several times in a row.
+        that a kind is absent becomes stale, because the kind may be served by now. Then the work
+        without that kind, if there is any, goes on until the next answer. `end` may be called
+        several times in a row.
         """
         ...
 
