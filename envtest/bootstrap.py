@@ -84,7 +84,7 @@ _GROUPS_OF_ROLES: Final = {
 }
 
 
-def bootstrap(api: Api) -> None:
+def create_default_objects(api: Api) -> None:
     """Create the system's namespaces, the default roles and their bindings, if missing."""
     namespaces = ("default", "kube-node-lease", "kube-public", "kube-system")
     _create_missing(
@@ -170,7 +170,7 @@ def _create(api: Api, resource: StoredResource, body: Body) -> None:
     resource.rules.set_defaults(body)
     resource.rules.prepare_create(body)
     objectmeta.set_creation_fields(body["metadata"])
-    resource.rules.complete_new(body)
+    resource.rules.set_fields_after_naming(body)
     meta = body["metadata"]
     key = resource.build_key(meta.get("namespace", ""), meta["name"])
     api.store.write(resource.table_name, key, resource.to_stored_form(body))

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
 from envtest.access.aggregation import Aggregation
-from envtest.access.rbac import Authorizer, check_creation
+from envtest.access.rbac import Authorizer, refuse_forbidden_creation
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import (
     ADMIN_GROUP,
@@ -26,7 +26,7 @@ from envtest.access.tokens import (
     parse_token_file,
 )
 from envtest.admission import Webhooks
-from envtest.bootstrap import bootstrap, publish_address
+from envtest.bootstrap import create_default_objects, publish_address
 from envtest.builtins.resources import list_builtin_resources
 from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
@@ -71,7 +71,7 @@ class EmbeddedServer:
         if self._users_file is not None and self._users_file.exists():
             for token, user in _read_users(self._users_file).items():
                 self._users[user.name] = token
-                authenticator.add(token, user)
+                authenticator.add_token(token, user)
 
     @classmethod
     def prepare(cls, data: Path | None, tokens: Mapping[str, User], authority: Authority) -> Self:
@@ -83,7 +83,7 @@ class EmbeddedServer:
             for resource in list_builtin_resources(store, SERVICES):
                 registry.add(resource)
             api = Api(store, registry)
-            bootstrap(api)
+            create_default_objects(api)
             Aggregation(api).attach()
             Definitions(api).attach()
             server = cls(api, Authenticator(tokens), authority=authority, data=data)
@@ -104,7 +104,7 @@ class EmbeddedServer:
         if name not in self._users:
             token = self._users[name] = secrets.token_urlsafe(24)
             user = User(name, groups or ((ADMIN_GROUP,) if name == ADMIN else ()), name)
-            self.authenticator.add(token, user)
+            self.authenticator.add_token(token, user)
             if self._users_file is not None:
                 has_file = self._users_file.exists()
                 old_lines = self._users_file.read_text("utf-8") if has_file else ""
@@ -150,7 +150,7 @@ async def serve(
     api = server.api
     authorizer = Authorizer(api.store)
     api.admission = webhooks = Webhooks(api)
-    api.check_creation_allowed = partial(check_creation, authorizer)
+    api.check_creation_allowed = partial(refuse_forbidden_creation, authorizer)
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)
     server.authenticator.other_authenticators.append(accounts.find_user)

@@ -9,25 +9,32 @@ from typing import TYPE_CHECKING
 from controller.lazyexports import export_lazily
 
 if TYPE_CHECKING:
-    from controller.scaffold.definitions import AGE, READY, Column, CustomKind, ScalePaths, define
-    from controller.scaffold.deployments import Deploying, deploy
-    from controller.scaffold.roles import Writes, grant
+    from controller.scaffold.definitions import (
+        AGE,
+        READY,
+        Column,
+        CustomKind,
+        ScalePaths,
+        create_crd,
+    )
+    from controller.scaffold.deployments import DeploymentSettings, create_deployment
+    from controller.scaffold.roles import Writes, create_roles
     from controller.scaffold.schemas import create_structural_schema
-    from controller.scaffold.webhookmanifests import register_webhooks
+    from controller.scaffold.webhookmanifests import create_webhook_configurations
 
 __all__ = [
     "AGE",
     "READY",
     "Column",
     "CustomKind",
-    "Deploying",
+    "DeploymentSettings",
     "ScalePaths",
     "Writes",
+    "create_crd",
+    "create_deployment",
+    "create_roles",
     "create_structural_schema",
-    "define",
-    "deploy",
-    "grant",
-    "register_webhooks",
+    "create_webhook_configurations",
 ]
 
 # The imports above for run time; tests/controller/test_surface.py compares the two.
@@ -36,7 +43,7 @@ _MODULES = {
     "deployments": "Deploying deploy",
     "roles": "Writes grant",
     "schemas": "create_structural_schema",
-    "webhookmanifests": "register_webhooks",
+    "webhookmanifests": "create_webhook_configurations",
 }
 
 if not TYPE_CHECKING:  # a type checker that saw it would take any name for one of ours

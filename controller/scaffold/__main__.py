@@ -20,10 +20,10 @@ import yaml
 from controller.errors import ConfigurationError, NoAnswer
 from controller.manager import Manager
 from controller.options import ManagerOptions
-from controller.scaffold.definitions import CustomKind, define
-from controller.scaffold.deployments import Deploying, deploy
-from controller.scaffold.roles import grant, list_unwatched
-from controller.scaffold.webhookmanifests import list_unregistered, register_webhooks
+from controller.scaffold.definitions import CustomKind, create_crd
+from controller.scaffold.deployments import DeploymentSettings, create_deployment
+from controller.scaffold.roles import create_roles, list_unwatched
+from controller.scaffold.webhookmanifests import create_webhook_configurations, list_unregistered
 
 PARTS = ("crds", "roles", "deployment", "webhooks")
 
@@ -166,13 +166,13 @@ def _create_manifests(
     if chosen.only is None and namespace != "default":
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     if chosen.only in {None, "crds"}:
-        yield from map(define, kinds)
+        yield from map(create_crd, kinds)
     manager = Manager(_NoTransport(), options=options)
     # Only roles and webhooks depend on what `build` adds to the manager.
     if chosen.only in {None, "roles", "webhooks"}:
         build(manager)
     if chosen.only in {None, "roles"}:
-        yield from grant(
+        yield from create_roles(
             manager,
             name,
             namespace=namespace,
@@ -182,10 +182,10 @@ def _create_manifests(
     if chosen.only in {None, "deployment"}:
         if not chosen.image:
             raise ConfigurationError("--image names what the Deployment runs")
-        deploying = Deploying(name, namespace, chosen.image, replicas=chosen.replicas)
-        yield deploy(deploying, options)
+        deploying = DeploymentSettings(name, namespace, chosen.image, replicas=chosen.replicas)
+        yield create_deployment(deploying, options)
     if chosen.only in {None, "webhooks"}:
-        yield from register_webhooks(manager, name, namespace=namespace, kinds=kinds)
+        yield from create_webhook_configurations(manager, name, namespace=namespace, kinds=kinds)
     for sentence in _list_omissions(manager, kinds, chosen):
         sys.stderr.write(f"{module.__name__}: {sentence}\n")
 

@@ -84,7 +84,7 @@ class CustomKind:
     required: tuple[str, ...] = ()
 
 
-def define(
+def create_crd(
     kind: CustomKind, *older: CustomKind, conversion: Mapping[str, Any] | None = None
 ) -> Schema:
     """Return the CustomResourceDefinition of a kind.

@@ -15,7 +15,7 @@ MARGIN_SECONDS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Deploying:
+class DeploymentSettings:
     """How an operator is deployed.
 
     Args:
@@ -42,7 +42,7 @@ class Deploying:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def deploy(deploying: Deploying, options: ManagerOptions) -> Json:
+def create_deployment(deploying: DeploymentSettings, options: ManagerOptions) -> Json:
     """Return the Deployment of an operator: restricted Pods, with the probes of its manager.
 
     Args:

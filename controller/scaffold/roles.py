@@ -41,7 +41,7 @@ class Writes:
     owner: bool = False
 
     @classmethod
-    def children(cls, resource: Resource[Any]) -> "Writes":
+    def for_children(cls, resource: Resource[Any]) -> "Writes":
         """Return the writes of a kind whose objects `ensure` keeps and the pass may delete.
 
         Args:
@@ -63,7 +63,7 @@ class _Permission(NamedTuple):
     names: tuple[str, ...] = ()
 
 
-def grant(
+def create_roles(
     manager: Manager,
     name: str,
     namespace: str,
@@ -108,8 +108,8 @@ def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
     """Return the full names of the kinds whose NamespaceSets are empty, so that no role has them.
 
     Args:
-        manager: as for `grant`.
-        watched: namespaces that a NamespacesInformer will watch later, as for `grant`.
+        manager: as for `create_roles`.
+        watched: namespaces that a NamespacesInformer will watch later, as for `create_roles`.
     """
     watched_namespaces = _WatchedNamespaces(manager, tuple(watched))
     names = {informer.resource.full_name for informer in manager.informers}

@@ -22,7 +22,7 @@ SERVICE_PORT = 443
 """The port of the Service, which configurations mean if they name none."""
 
 
-def register_webhooks(
+def create_webhook_configurations(
     manager: Manager, name: str, namespace: str, kinds: Iterable[CustomKind] = ()
 ) -> list[Json]:
     """Return the Service of a manager's webhooks and the webhook configurations.
@@ -86,14 +86,14 @@ def register_webhooks(
 
 
 def list_unregistered(manager: Manager, kinds: Iterable[CustomKind] = ()) -> list[str]:
-    """Return the paths of webhooks with the type of no kind, which `register_webhooks` leaves out.
+    """Return the paths of webhooks that get no configuration, because no kind has their type.
 
     The kinds are those of the operator and of its informers. MetadataOnly and Untyped count as the
     type of no kind. A Conversion is skipped, because it is not registered by a webhook
     configuration: `spec.conversion` of a CustomResourceDefinition names it.
 
     Args:
-        manager: as for `register_webhooks`.
+        manager: as for `create_webhook_configurations`.
         kinds: the operator's own.
     """
     types = {resource.type for resource in _list_resources(manager, kinds)}

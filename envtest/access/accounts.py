@@ -58,7 +58,7 @@ class AccountTokens:
         # Token -> its claims, for tokens whose signature was verified; a signature stays valid.
         self._verified_claims: dict[str, dict[str, Any]] = {}
 
-    def answer(self, call: AuthorizedCall) -> JsonAnswer:
+    def answer_token_request(self, call: AuthorizedCall) -> JsonAnswer:
         """Answer a TokenRequest for a service account.
 
         Raises:
@@ -94,13 +94,13 @@ class AccountTokens:
                     "boundObjectRef": None,
                 },
                 "status": {
-                    "token": self._sign(meta, audiences, expires),
+                    "token": self._create_token(meta, audiences, expires),
                     "expirationTimestamp": _format_rfc3339(expires),
                 },
             },
         )
 
-    def _sign(self, meta: dict[str, Any], audiences: list[str], expires: int) -> str:
+    def _create_token(self, meta: dict[str, Any], audiences: list[str], expires: int) -> str:
         """Return a signed token (JWT) for the service account with this metadata.
 
         Args:
@@ -143,7 +143,7 @@ class AccountTokens:
         claims = self._read_claims(token)
         if claims is None:
             return None
-        _refuse_wrong_time(claims)
+        _refuse_outside_validity(claims)
         accepted_audiences = [audience for audience in claims["aud"] if audience in audiences]
         if not accepted_audiences:
             token_audiences, target_audiences = (
@@ -209,7 +209,7 @@ def _build_user(claims: dict[str, Any]) -> User:
     return User(name, groups, uid=account["uid"], extra={CREDENTIAL: [f"JTI={claims['jti']}"]})
 
 
-def _refuse_wrong_time(claims: dict[str, Any]) -> None:
+def _refuse_outside_validity(claims: dict[str, Any]) -> None:
     """Refuse a token that has expired or is not valid yet.
 
     Raises:

@@ -51,7 +51,7 @@ class Aggregation:
     def _read_roles(self) -> dict[str, Body]:
         """Return all ClusterRoles by name."""
         table = self._api.store.get_table(_TABLE_NAME)
-        entries = ((key, table.get(key)) for key in table.scan())
+        entries = ((key, table.get(key)) for key in table.iterate_keys())
         return {key: _decode(stored.body) for key, stored in entries if stored}
 
     def _update_rules(self, key: str, roles: dict[str, Body]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-from envtest.access.rbac import Authorizer, build_refusal, read_attributes
+from envtest.access.rbac import Authorizer, build_attributes, build_forbidden_error
 from envtest.access.tokens import ANONYMOUS, AUTHENTICATED
 from envtest.server.call import User
 from envtest.server.failures import build_bad_request
@@ -50,9 +50,9 @@ def choose_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
     if target is None:
         return user
     for permission in _list_needed_permissions(target):
-        decision = authorizer.decide(user, read_attributes(permission))
+        decision = authorizer.decide(user, build_attributes(permission))
         if not decision.allowed:
-            raise build_refusal(user, permission, decision.reason)
+            raise build_forbidden_error(user, permission, decision.reason)
     return User(target.name, _complete_groups(target), uid=target.uid, extra=target.extra)
 
 

@@ -62,7 +62,7 @@ class _Binding:
     subjects: Sequence[Mapping[str, Any]]
 
     @property
-    def role(self) -> str:
+    def role_key(self) -> str:
         """The key of the role in its table."""
         return f"{self.scope}/{self.role_name}" if self.role_kind == "Role" else self.role_name
 
@@ -116,10 +116,10 @@ class Authorizer:
             return AccessDecision(allowed=True)
         missing = []
         for binding, subject in self._find_bindings(user, access.namespace):
-            rules = self._roles.get(binding.role)
+            rules = self._roles.get(binding.role_key)
             if rules is None:
                 missing.append(binding.missing_role_error)
-            elif any(_permits(rule, access) for rule in rules):
+            elif any(_allows(rule, access) for rule in rules):
                 whom = _describe_subject(subject, binding.scope)
                 return AccessDecision(
                     allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}"
@@ -131,14 +131,14 @@ class Authorizer:
     def iterate_rules(self, user: User, namespace: str) -> Iterator[Rule]:
         """Yield the rules that hold for a user in a namespace and everywhere."""
         for binding, _ in self._find_bindings(user, namespace):
-            yield from self._roles.get(binding.role, ())
+            yield from self._roles.get(binding.role_key, ())
 
     def describe_missing_roles(self, user: User, namespace: str) -> str:
         """Describe the bound roles of a user that do not exist; empty if all exist."""
         errors = [
             binding.missing_role_error
             for binding, _ in self._find_bindings(user, namespace)
-            if binding.role not in self._roles
+            if binding.role_key not in self._roles
         ]
         return _join_errors(errors) if errors else ""
 
@@ -178,7 +178,7 @@ class Authorizer:
         former, self._decoded = self._decoded, {}
         binding_count = 0
         for table in tables:
-            for key in table.scan():
+            for key in table.iterate_keys():
                 stored = table.get(key)
                 if stored is None:
                     continue
@@ -248,7 +248,7 @@ def _identify_subject(subject: Mapping[str, Any], scope: str) -> str:
             return ""
 
 
-def _permits(rule: Rule, access: AccessAttributes) -> bool:
+def _allows(rule: Rule, access: AccessAttributes) -> bool:
     """Return whether a rule of a role allows a request."""
     if not _contains_or_all(rule.get("verbs"), access.verb):
         return False
@@ -285,7 +285,7 @@ def _covers_path(pattern: str, path: str) -> bool:
     return path.startswith(pattern.rstrip("*")) if pattern.endswith("*") else pattern == path
 
 
-def read_attributes(info: RequestInfo) -> AccessAttributes:
+def build_attributes(info: RequestInfo) -> AccessAttributes:
     """Return the attributes of a request that RBAC rules match."""
     if not info.is_resource:
         return AccessAttributes(info.verb, path=info.path)
@@ -300,7 +300,7 @@ def read_attributes(info: RequestInfo) -> AccessAttributes:
     )
 
 
-def build_refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
+def build_forbidden_error(user: User, info: RequestInfo, reason: str = "") -> StatusError:
     """Return the 403 for a request, in the real server's words.
 
     Args:
@@ -325,7 +325,7 @@ def build_refusal(user: User, info: RequestInfo, reason: str = "") -> StatusErro
     )
 
 
-def check_creation(authorizer: Authorizer, call: AuthorizedCall, name: str) -> None:
+def refuse_forbidden_creation(authorizer: Authorizer, call: AuthorizedCall, name: str) -> None:
     """Refuse an apply or update that would create its object, if the user may not create it.
 
     Args:

@@ -34,7 +34,7 @@ class Reviews:
         self._authenticator = authenticator
         self._authorizer = authorizer
 
-    def answer(self, call: AuthorizedCall) -> JsonAnswer:
+    def answer_review(self, call: AuthorizedCall) -> JsonAnswer:
         """Answer a POST of a review with the review and its status.
 
         Raises:

@@ -112,7 +112,7 @@ class Authenticator:
         # Authenticates tokens that are not in the file, such as those of service accounts.
         self.other_authenticators: list[Callable[[str, Sequence[str]], TokenIdentity | None]] = []
 
-    def add(self, token: str, user: User) -> None:
+    def add_token(self, token: str, user: User) -> None:
         """Accept another token."""
         self._tokens[token] = self._bearers[f"Bearer {token}"] = _add_authenticated_group(user)
 

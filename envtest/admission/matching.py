@@ -88,7 +88,7 @@ class Configurations:
         all_hooks: list[Hook] = []
         former = self._hooks_by_name.get(plural, {})
         self._hooks_by_name[plural] = {}
-        for key in sorted(table.scan()):
+        for key in sorted(table.iterate_keys()):
             stored = table.get(key)
             if stored is None:
                 continue

@@ -7,7 +7,7 @@ from itertools import chain, permutations
 
 from typing_extensions import override
 
-from envtest.builtins.rules import BuiltinRules, keep_status
+from envtest.builtins.rules import BuiltinRules, restore_all_but_status
 from envtest.schema.errors import (
     FieldError,
     build_forbidden_error,
@@ -50,7 +50,7 @@ class NamespaceRules(BuiltinRules):
             }
 
     @override
-    def complete_new(self, body: Body) -> None:
+    def set_fields_after_naming(self, body: Body) -> None:
         # A generated name is known only now.
         self.set_defaults(body)
 
@@ -72,7 +72,7 @@ class NamespaceRules(BuiltinRules):
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
         """Keep all but the part that the subresource, status or finalize, may change."""
         if name == "status":
-            keep_status(body, old)
+            restore_all_but_status(body, old)
             return
         # `finalize` changes the spec alone, which has the finalizers. A missing one is empty.
         body["spec"] = dict(body.get("spec") or {})
@@ -108,7 +108,7 @@ class KeyedRules(BuiltinRules):
         return (*self.text_fields, *self.base64_fields)
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         """Return the errors of keys, of the total size, and of changes of immutable fields."""
         problems = [
             build_invalid_error(f"{part}[{key}]", key, error)
@@ -162,9 +162,9 @@ class SecretRules(KeyedRules):
             body["data"] = {**body.get("data", {}), **encoded}
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         """Return the errors of keys, size and `immutable`, and those of the type."""
-        problems = [*super().check_content(body, old), *_validate_type(body)]
+        problems = [*super().find_content_errors(body, old), *_validate_type(body)]
         if old is not None and body.get("type") != old.get("type"):
             problems.append(
                 build_invalid_error("type", body.get("type", ""), "field is immutable")
@@ -202,7 +202,7 @@ class LeaseRules(BuiltinRules):
     """Leases: durations and transitions are counts."""
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         """Return the errors of a duration or a number of transitions that is out of range."""
         spec = body.get("spec", {})
         problems = []

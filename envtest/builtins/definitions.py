@@ -102,7 +102,7 @@ class DefinitionRules(BuiltinRules):
         return "deletionTimestamp" in body["metadata"] and super().can_be_removed(body)
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         return validate_crd(body, old)
 
 

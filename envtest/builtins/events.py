@@ -1,7 +1,7 @@
 """Events, which are served in two groups, core/v1 and events.k8s.io/v1, and stored as core/v1.
 
-A *blank* is a field that Go encodes although it is unset, with an empty value. The two groups have
-different blanks, so a conversion adds those of its target group.
+Go encodes some fields although they are unset, with their zero values. These fields differ between
+the two groups, so a conversion adds the zero values of its target group.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ _CORE_NAMES = {core: new for new, core in _NAMES.items()}
 _RENAMED_SELECTORS = ("regarding", "reportingController")
 _SAME_SELECTORS = ("reason", "source", "type", "metadata.name", "metadata.namespace")
 # Fields that Go encodes although they are unset, because they have no omitempty.
-_CORE_BLANKS: dict[str, Any] = {
+_CORE_ZERO_VALUES: dict[str, Any] = {
     "involvedObject": {},
     "source": {},
     "firstTimestamp": None,
@@ -37,7 +37,7 @@ _CORE_BLANKS: dict[str, Any] = {
     "reportingComponent": "",
     "reportingInstance": "",
 }
-_NEW_BLANKS: dict[str, Any] = {
+_NEW_ZERO_VALUES: dict[str, Any] = {
     "regarding": {},
     "deprecatedSource": {},
     "deprecatedFirstTimestamp": None,
@@ -46,25 +46,25 @@ _NEW_BLANKS: dict[str, Any] = {
 }
 
 
-def to_core(body: Body) -> Body:
-    """Return the stored form of an event of events.k8s.io: with core names and core blanks."""
+def convert_to_core(body: Body) -> Body:
+    """Return the stored form of an event of events.k8s.io: with names and zero values of core."""
     renamed = {_NAMES.get(name, name): value for name, value in body.items()}
-    return {**_CORE_BLANKS, **renamed}
+    return {**_CORE_ZERO_VALUES, **renamed}
 
 
-def to_events_group(body: Body) -> Body:
-    """Return a stored event in the form of events.k8s.io: with its names and its blanks.
+def convert_to_events_group(body: Body) -> Body:
+    """Return a stored event in the form of events.k8s.io: with its names and zero values.
 
-    Unset core blanks are dropped first. Otherwise they would appear under names of events.k8s.io
-    that Go leaves out if they are unset.
+    Zero values of the core group are dropped first. Otherwise they would appear under names of
+    events.k8s.io that Go leaves out if they are unset.
     """
     set_fields = {
         name: value
         for name, value in body.items()
-        if value not in (None, "") or name not in _CORE_BLANKS
+        if value not in (None, "") or name not in _CORE_ZERO_VALUES
     }
     renamed = {_CORE_NAMES.get(name, name): value for name, value in set_fields.items()}
-    return {**_NEW_BLANKS, **renamed}
+    return {**_NEW_ZERO_VALUES, **renamed}
 
 
 def _to_core_field(field: str) -> str:
@@ -86,9 +86,9 @@ class EventRules(BuiltinRules):
     def set_defaults(self, body: Body) -> None:
         # The core group is the group with an empty name.
         if self.group:
-            body.update({**_NEW_BLANKS, **body})
+            body.update({**_NEW_ZERO_VALUES, **body})
         else:
-            body.update({**_CORE_BLANKS, **body})
+            body.update({**_CORE_ZERO_VALUES, **body})
 
     @override
     def is_selectable(self, field: str) -> bool:
@@ -101,7 +101,7 @@ class EventRules(BuiltinRules):
     @override
     def read_field_value(self, body: Body, field: str) -> str:
         """Return the value of a field; `source` stands for the component that reports."""
-        core = to_core(body) if self.group else body
+        core = convert_to_core(body) if self.group else body
         field = _to_core_field(field) if self.group else field
         if field == "source":
             component = core["source"].get("component") if core.get("source") else ""
@@ -109,7 +109,7 @@ class EventRules(BuiltinRules):
         return super().read_field_value(core, field)
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         """Return the errors of the namespace; of a new event of events.k8s.io, of other fields."""
         involved_object = body.get("regarding" if self.group else "involvedObject") or {}
         namespace = body["metadata"].get("namespace", "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
-from envtest.builtins.events import EventRules, to_core, to_events_group
+from envtest.builtins.events import EventRules, convert_to_core, convert_to_events_group
 from envtest.builtins.roles import BindingRules, RoleRules
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
@@ -105,6 +105,6 @@ def _build_resource(  # the parts of one discovery entry
         categories=tuple(entry.get("categories", ())),
         deprecation=_DEPRECATED.get((group, version, kind), ""),
         table_name=f"{group}/{plural}" if group and not is_new_event else plural,
-        to_version=to_events_group if is_new_event else None,
-        to_storage=to_core if is_new_event else None,
+        to_version=convert_to_events_group if is_new_event else None,
+        to_storage=convert_to_core if is_new_event else None,
     )

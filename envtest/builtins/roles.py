@@ -26,7 +26,7 @@ class RoleRules(BuiltinRules):
         body.setdefault("rules", None)
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         return [
             problem
             for index, rule in enumerate(body.get("rules") or ())
@@ -73,7 +73,7 @@ class BindingRules(BuiltinRules):
                 subject["apiGroup"] = subject.get("apiGroup") or _GROUP
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         """Return the errors of roleRef, which is immutable, and of the subjects."""
         reference = body["roleRef"]
         problems = list(self._validate_reference(reference))

@@ -5,10 +5,10 @@ from typing import Any
 from typing_extensions import override
 
 from controller.managedfields import FieldModel
-from envtest.builtins.columns import list_columns
+from envtest.builtins.columns import list_builtin_columns
 from envtest.kinds.catalogue import build_schema_name
 from envtest.kinds.typed import TypedNode, decode, load_node
-from envtest.patching.builtinmodels import builtin_model
+from envtest.patching.builtinmodels import load_builtin_model
 from envtest.schema.errors import FieldError, build_invalid_error
 from envtest.schema.names import find_label_errors, find_subdomain_errors
 from envtest.server import objectmeta
@@ -16,7 +16,7 @@ from envtest.server.objectmeta import Body, NameRule, find_path_segment_errors
 from envtest.server.rules import BuiltInColumn, Cells, Rules, restore_other_fields
 
 # Kinds whose registry strategy counts generations.
-_COUNTS_GENERATIONS = frozenset(
+_KINDS_WITH_GENERATION = frozenset(
     {
         "CronJob",
         "CustomResourceDefinition",
@@ -34,7 +34,7 @@ _COUNTS_GENERATIONS = frozenset(
     }
 )
 # Kinds whose strategy has AllowUnconditionalUpdate false, and those with AllowCreateOnUpdate true.
-_NEEDS_REVISION = frozenset(
+_KINDS_REQUIRING_REVISION = frozenset(
     {
         "CustomResourceDefinition",
         "Lease",
@@ -42,7 +42,7 @@ _NEEDS_REVISION = frozenset(
         "ValidatingWebhookConfiguration",
     }
 )
-_CREATES_BY_PUT = frozenset(
+_KINDS_CREATED_BY_PUT = frozenset(
     {
         "ClusterRole",
         "ClusterRoleBinding",
@@ -55,16 +55,16 @@ _CREATES_BY_PUT = frozenset(
         "Service",
     }
 )
-_RETURNS_DELETED = frozenset(
+_KINDS_RETURNED_ON_DELETE = frozenset(
     {"Service", "Pod", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "Node"}
 )
-_RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
-_LABELS = frozenset({"Namespace", "Service"})
+_RBAC_KINDS = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
+_KINDS_NAMED_BY_LABEL_RULE = frozenset({"Namespace", "Service"})
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 # Kinds whose update is validated like a new object as well.
-_VALIDATED_WHOLE = _RBAC | {"ConfigMap", "Secret", "Service", "ServiceAccount"}
+_KINDS_FULLY_REVALIDATED = _RBAC_KINDS | {"ConfigMap", "Secret", "Service", "ServiceAccount"}
 # Kind -> fields that field selectors may use besides metadata.name and metadata.namespace.
-_FIELDS: dict[str, frozenset[str]] = {
+_SELECTABLE_FIELDS: dict[str, frozenset[str]] = {
     "Event": frozenset(
         {
             *(
@@ -91,7 +91,7 @@ _FIELDS: dict[str, frozenset[str]] = {
     "Pod": frozenset({"spec.nodeName", "spec.serviceAccountName", "status.phase"}),
 }
 # Kinds with a default of `spec.replicas`, which kubectl reads without testing whether it is set.
-_REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
+_KINDS_WITH_REPLICAS = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 class BuiltinRules(Rules):
@@ -100,16 +100,16 @@ class BuiltinRules(Rules):
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
         self.group, self.version, self.kind = group, version, kind
         self.has_status = has_status
-        self.allows_unconditional_update = kind not in _NEEDS_REVISION
-        self.creates_on_update = kind in _CREATES_BY_PUT
-        self.returns_deleted = kind in _RETURNS_DELETED
-        self.counts_generations = kind in _COUNTS_GENERATIONS
+        self.allows_unconditional_update = kind not in _KINDS_REQUIRING_REVISION
+        self.creates_on_update = kind in _KINDS_CREATED_BY_PUT
+        self.returns_deleted = kind in _KINDS_RETURNED_ON_DELETE
+        self.counts_generations = kind in _KINDS_WITH_GENERATION
         self._node: TypedNode | None = None
         self._namespaced = True
         self.name_rule: NameRule = find_subdomain_errors
-        if kind in _RBAC:
+        if kind in _RBAC_KINDS:
             self.name_rule = find_path_segment_errors
-        elif kind in _LABELS:
+        elif kind in _KINDS_NAMED_BY_LABEL_RULE:
             self.name_rule = find_label_errors
 
     def set_scope(self, *, namespaced: bool) -> None:
@@ -125,12 +125,12 @@ class BuiltinRules(Rules):
     @override
     def set_defaults(self, body: Body) -> None:
         """Set `spec.replicas` of kinds whose replicas kubectl reads without testing for them."""
-        if self.kind in _REPLICATED:
+        if self.kind in _KINDS_WITH_REPLICAS:
             body.setdefault("spec", {}).setdefault("replicas", 1)
 
     @override
     def get_field_model(self) -> FieldModel:
-        return builtin_model(self.group, self.version, self.kind)
+        return load_builtin_model(self.group, self.version, self.kind)
 
     @override
     def prepare_create(self, body: Body) -> None:
@@ -158,7 +158,7 @@ class BuiltinRules(Rules):
     @override
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
         if name == "status":
-            keep_status(body, old)
+            restore_all_but_status(body, old)
 
     @override
     def find_errors(self, body: Body) -> list[FieldError]:
@@ -167,7 +167,7 @@ class BuiltinRules(Rules):
             body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
         )
         problems += self._validate_finalizers(body)
-        return problems + self.check_content(body, None)
+        return problems + self.find_content_errors(body, None)
 
     @override
     def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
@@ -180,12 +180,12 @@ class BuiltinRules(Rules):
         if self.kind != "Event":
             problems += objectmeta.find_change_errors(body["metadata"], old["metadata"])
             problems += self._validate_finalizers(body)
-        if self.kind in _VALIDATED_WHOLE and not subresource:
+        if self.kind in _KINDS_FULLY_REVALIDATED and not subresource:
             problems += objectmeta.find_metadata_errors(
                 body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
             )
             problems += self._validate_finalizers(body)
-        return problems + self.check_content(body, old)
+        return problems + self.find_content_errors(body, old)
 
     def _validate_finalizers(self, body: Body) -> list[FieldError]:
         """Return an error for each finalizer that has no domain and is none of Kubernetes' own.
@@ -201,7 +201,7 @@ class BuiltinRules(Rules):
             if "/" not in name and name not in _FINALIZERS
         ]
 
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:  # noqa: ARG002  # a hook
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:  # noqa: ARG002  # a hook
         """Return the errors outside of metadata: none, unless a subclass overrides this.
 
         Args:
@@ -211,12 +211,12 @@ class BuiltinRules(Rules):
 
     @override
     def is_selectable(self, field: str) -> bool:
-        return field in _FIELDS.get(self.kind, ()) or super().is_selectable(field)
+        return field in _SELECTABLE_FIELDS.get(self.kind, ()) or super().is_selectable(field)
 
     @override
     def describe_unselectable(self, field: str) -> str:
         """Return the message; the real server has another one for kinds with own fields."""
-        if self.kind in _FIELDS:
+        if self.kind in _SELECTABLE_FIELDS:
             return f"field label not supported: {field}"
         return (
             f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
@@ -224,14 +224,14 @@ class BuiltinRules(Rules):
 
     @override
     def list_columns(self) -> list[BuiltInColumn]:
-        return [column for column, _ in list_columns(self.kind)]
+        return [column for column, _ in list_builtin_columns(self.kind)]
 
     @override
     def build_cells(self, body: Body) -> Cells:
-        return [cell(body) for _, cell in list_columns(self.kind)]
+        return [cell(body) for _, cell in list_builtin_columns(self.kind)]
 
 
-def keep_status(body: Body, old: Body) -> None:
+def restore_all_but_status(body: Body, old: Body) -> None:
     """Restore the old object in `body`, in place; keep the new status, labels and annotations.
 
     Unlike for custom resources, a write to the status may change labels and annotations, too.

@@ -156,7 +156,7 @@ class ServiceRules(BuiltinRules):
         table = self._store.get_table("services")
         meta = body["metadata"]
         own_key = f"{meta.get('namespace')}/{meta.get('name')}"
-        for key in table.scan():
+        for key in table.iterate_keys():
             stored = table.get(key)
             if stored is None or key == own_key:
                 continue
@@ -166,7 +166,7 @@ class ServiceRules(BuiltinRules):
         return addresses, ports
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         """Return the errors of a service; those of node ports only if there are no others."""
         spec, old_spec = body.get("spec", {}), (old or {}).get("spec", {})
         problems = list(_validate_ports(spec))

@@ -59,7 +59,7 @@ class WebhookRules(BuiltinRules):
                 rule.setdefault("scope", "*")
 
     @override
-    def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+    def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
         return list(_validate_hooks(body.get("webhooks") or ()))
 
 

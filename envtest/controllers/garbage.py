@@ -65,7 +65,7 @@ class GarbageCollector:
         # was deleted with it.
         self._deleted_owners: dict[str, None] = {}
         for table in api.store.list_tables():
-            for key in table.scan():
+            for key in table.iterate_keys():
                 stored = table.get(key)
                 if stored is not None:
                     self._update_graph(table.name, stored)
@@ -76,7 +76,7 @@ class GarbageCollector:
         while True:
             if not self._queue:
                 # Only a change of the store can queue an object.
-                await self._api.store.next_change().wait()
+                await self._api.store.get_next_change().wait()
                 continue
             # A client may be creating an owner and then its dependents.
             await anyio.sleep(_DELAY_SECONDS)

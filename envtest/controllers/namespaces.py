@@ -30,7 +30,7 @@ class NamespaceController:
         """Process all terminating namespaces after every change, until cancelled."""
         while True:
             # Fetched before the pass, so that no change during the pass is missed.
-            next_change = self._api.store.next_change()
+            next_change = self._api.store.get_next_change()
             for name in self._list_terminating():
                 self._empty_namespace(name)
             await next_change.wait()
@@ -41,7 +41,7 @@ class NamespaceController:
         """Return the names of terminating namespaces."""
         table = self._api.get_table(self._namespaces)
         names = []
-        for key in table.scan():
+        for key in table.iterate_keys():
             stored = table.get(key)
             if stored is not None and _is_terminating(stored.body):
                 names.append(key)
@@ -54,7 +54,7 @@ class NamespaceController:
         # The versions of a kind show the same table, which is emptied once.
         for resource in {r.table_name: r for r in self._api.registry if r.namespaced}.values():
             table = self._api.get_table(resource)
-            for key in list(table.scan(f"{name}/")):
+            for key in list(table.iterate_keys(f"{name}/")):
                 stored = table.get(key)
                 # Objects that are terminating already are left to their finalizers.
                 if stored is not None and not _is_terminating(stored.body):

@@ -12,7 +12,12 @@ from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
 from envtest.access.impersonation import choose_user
-from envtest.access.rbac import AccessAttributes, Authorizer, build_refusal, read_attributes
+from envtest.access.rbac import (
+    AccessAttributes,
+    Authorizer,
+    build_attributes,
+    build_forbidden_error,
+)
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator, Certificate
 from envtest.front.connections import (
@@ -121,7 +126,7 @@ class Front:
         user = choose_user(self.authorizer, caller, request.headers)
         decision = self.authorizer.decide(user, target.access)
         if not decision.allowed:
-            error = build_refusal(user, info, decision.reason)
+            error = build_forbidden_error(user, info, decision.reason)
             # The real server sets this header in a refusal by authorization.
             error.headers["X-Content-Type-Options"] = "nosniff"
             raise error
@@ -173,7 +178,7 @@ class Front:
             return _make_text_response(400, b"400 Bad Request")
         query = Query(parameters)
         info = read_request(request.method, unquote(path), query)
-        target = _Target(query, info, read_attributes(info))
+        target = _Target(query, info, build_attributes(info))
         if len(request.raw_path) <= _LONGEST_TARGET:
             if len(self.targets) >= _MOST_TARGETS:
                 self.targets.clear()

@@ -117,10 +117,10 @@ async def answer_call(
 ) -> Answer:
     """Answer a request on a resource, except for watches, which are streamed."""
     if call.info.resource_path == "serviceaccounts/token" and not call.info.group:
-        return accounts.answer(call)
+        return accounts.answer_token_request(call)
     # A custom kind of another group may have the plural of a review.
     if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):
-        return reviews.answer(call)
+        return reviews.answer_review(call)
     if call.info.subresource == "scale":
         return await answer_scale(api, call)
     verb = _VERBS.get(call.info.verb)

@@ -48,7 +48,7 @@ _IGNORED: Mapping[str, Fields] = {
 }
 
 
-def builtin_model(group: str, version: str, kind: str) -> FieldModel:
+def load_builtin_model(group: str, version: str, kind: str) -> FieldModel:
     """Return the field model of a built-in kind.
 
     Raises:

@@ -102,7 +102,7 @@ class Pair:
         if shape is None or keys is None or not isinstance(self.old, list):
             return None
         if self._index is None:
-            self._index = keys.index(self.old)
+            self._index = keys.build_index(self.old)
         old = self._index.get(value, None)
         return None if old is None else Pair(shape, value, old)
 

@@ -28,7 +28,7 @@ class MapKeys:
         """
         return tuple(map(_build_typed_key, map(item.get, self.names)))
 
-    def index(self, items: list[Any]) -> MapListIndex:
+    def build_index(self, items: list[Any]) -> MapListIndex:
         """Return an index of old items by key, to find the counterpart of a new item."""
         return MapListIndex(self, items)
 

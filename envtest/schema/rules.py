@@ -263,7 +263,7 @@ class RuleTree:
             self._check_fields(rule_value, results)
         elif isinstance(value, list) and self._items is not None:
             old = rule_value.old if isinstance(rule_value.old, list) else []
-            old_items = None if self._map_keys is None else self._map_keys.index(old)
+            old_items = None if self._map_keys is None else self._map_keys.build_index(old)
             for index, item in enumerate(value):
                 old_item = _MISSING if old_items is None else old_items.get(item, _MISSING)
                 pair = None if rule_value.pair is None else rule_value.pair.pair_item(item)

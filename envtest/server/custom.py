@@ -309,7 +309,7 @@ class Definition:
             api: the state, which holds the objects.
         """
         table = api.store.get_table(self.table_name)
-        for key in list(table.scan()):
+        for key in list(table.iterate_keys()):
             stored = table.get(key)
             if stored is not None:
                 body = self._rules[self.storage].fit_to_schema(msgspec.json.decode(stored.body))

@@ -69,7 +69,7 @@ class Definitions:
     def _process_all_crds(self) -> None:
         """Take steps for every CRD, and stop serving CRDs that are no longer stored."""
         table = self._api.store.get_table(_CRD_TABLE)
-        for key in list(table.scan()):
+        for key in list(table.iterate_keys()):
             self._process_crd(key)
         for name in [name for name in self._served_states if table.get(name) is None]:
             self._withdraw(name)
@@ -104,7 +104,7 @@ class Definitions:
     def _read_other_crds(self, name: str) -> Iterator[Body]:
         """Yield the briefs of all CRDs but the named one."""
         table = self._api.store.get_table(_CRD_TABLE)
-        for key in table.scan():
+        for key in table.iterate_keys():
             stored = table.get(key)
             if stored is not None and key != name:
                 yield self._read_brief(stored)
@@ -144,7 +144,7 @@ class Definitions:
         """Stop serving a deleted CRD, and forget its objects with their history."""
         plural, _, group = name.partition(".")
         self._api.registry.remove(group, plural)
-        self._api.store.drop(f"{group}/{plural}")
+        self._api.store.drop_table(f"{group}/{plural}")
         self._waiting_crds.pop(f"{group}/{plural}", None)
         del self._served_states[name]
 
@@ -182,7 +182,7 @@ class Definitions:
         # The removals below call `_process_change`, which must not start this step again.
         self._waiting_crds.pop(table_name, None)
         table = self._api.store.get_table(table_name)
-        for key in list(table.scan()):
+        for key in list(table.iterate_keys()):
             self._remove(table_name, key)
         if len(table):
             self._waiting_crds[table_name] = meta["name"]

@@ -97,7 +97,7 @@ async def wait_until_fresh(api: Api, version: str) -> None:
         return
     with anyio.move_on_after(api.revision_timeout):
         while int(version) > api.store.revision:
-            await api.store.next_change().wait()
+            await api.store.get_next_change().wait()
 
 
 def find_revision_fault(version: str) -> str:
@@ -224,7 +224,7 @@ def _iterate_objects(
     """
     # Key -> the former state of an object that changed since; None if it did not exist.
     former_states = table.read_former_states(revision)
-    keys: Iterator[str] | list[str] = table.scan(prefix, after)
+    keys: Iterator[str] | list[str] = table.iterate_keys(prefix, after)
     if former_states:
         # Objects that were deleted since are no longer among the keys of the table.
         changed_keys = [key for key in former_states if key.startswith(prefix) and key > after]

@@ -104,7 +104,7 @@ class Rules(ABC):
     def prepare_create(self, body: Body) -> None:  # noqa: B027  # optional
         """Set or drop the fields of a new object that clients cannot decide."""
 
-    def complete_new(self, body: Body) -> None:  # noqa: B027  # optional
+    def set_fields_after_naming(self, body: Body) -> None:  # noqa: B027  # optional
         """Set fields that depend on the name of a new object, after a name was generated."""
 
     def prepare_update(self, body: Body, old: Body) -> None:  # noqa: B027  # optional

@@ -83,7 +83,7 @@ async def create_object(
     _set_namespace(call, meta)
     resource.rules.prepare_create(body)
     objectmeta.set_creation_fields(meta)
-    resource.rules.complete_new(body)
+    resource.rules.set_fields_after_naming(body)
     _refuse_invalid(resource, body, _validate_new(resource, body))
     call.warnings += resource.rules.list_warnings(body, old=None)
     # An update or patch that creates its object needs the permission to create as well.

@@ -89,7 +89,7 @@ class Disk:
         with self._explain_errors():
             return dict(self._database.execute("SELECT place, revision FROM floors"))
 
-    def load(self) -> Iterator[StoredVersion]:
+    def iterate_versions(self) -> Iterator[StoredVersion]:
         """Yield all versions, in the order of their revisions.
 
         Raises:
@@ -111,7 +111,9 @@ class Disk:
             self._database.execute(_INSERT, version)
         self._highest = max(self._highest, version.revision)
 
-    def forget(self, table_name: str, floor: int, versions: Iterable[tuple[str, int]]) -> None:
+    def drop_versions(
+        self, table_name: str, floor: int, versions: Iterable[tuple[str, int]]
+    ) -> None:
         """Drop versions of a table in one transaction; its history then begins after `floor`.
 
         Args:

@@ -44,7 +44,7 @@ class Table:
     def __len__(self) -> int:
         return len(self._order)
 
-    def scan(self, prefix: str = "", after: str = "") -> Iterator[str]:
+    def iterate_keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
         """Yield the keys with a prefix, in order, that come after the key `after`."""
         start = bisect_left(self._order, max(prefix, after))
         for key in self._order[start:]:
@@ -93,7 +93,7 @@ class Table:
                 )
             )
 
-    def sort(self) -> None:
+    def sort_keys(self) -> None:
         """Sort the keys after all versions were restored."""
         self._order = sorted(self._objects)
 
@@ -125,10 +125,10 @@ class Store:
         self.listeners: list[Callable[[str, StoredChange], None]] = []
         self._next_change: anyio.Event | None = None
         if disk:
-            for version in disk.load():
+            for version in disk.iterate_versions():
                 self.get_table(version.table_name).restore(version)
             for table in self._tables.values():
-                table.sort()
+                table.sort_keys()
 
     def get_table(self, table_name: str) -> Table:
         """Return the table of a name such as `lab.example.com/widgets`; create it if missing."""
@@ -138,7 +138,7 @@ class Store:
             table = self._tables[table_name] = Table(table_name, floor)
         return table
 
-    def drop(self, table_name: str) -> None:
+    def drop_table(self, table_name: str) -> None:
         """Drop an empty table and its history; its watches end."""
         table = self._tables.pop(table_name, None)
         if table is not None:
@@ -219,7 +219,7 @@ class Store:
         """Return whether an event is recent enough to keep its encoded frames."""
         return event.revision > self.revision - SHARED_EVENTS
 
-    def next_change(self) -> anyio.Event:
+    def get_next_change(self) -> anyio.Event:
         """Return the event that is set by the next change of any object."""
         if self._next_change is None:
             self._next_change = anyio.Event()
@@ -270,4 +270,4 @@ class Store:
             (e.current.key, e.previous.revision) for e in dropped_events if e.previous is not None
         ]
         deletions = [(e.current.key, e.revision) for e in dropped_events if e.type == "DELETED"]
-        self._disk.forget(table_name, floor, replaced_states + deletions)
+        self._disk.drop_versions(table_name, floor, replaced_states + deletions)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.resource import Resource
-from controller.scaffold.definitions import Column, CustomKind, define
+from controller.scaffold.definitions import Column, CustomKind, create_crd
 from controller.scaffold.schemas import Schema
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -167,7 +167,7 @@ def build_crd(kind: CrdKind) -> Schema:
         kind.model,
         namespaced=kind.namespaced,
     )
-    return define(
+    return create_crd(
         CustomKind(
             resource,
             columns=kind.columns,

@@ -23,7 +23,7 @@ from controller import (
     ensure,
     remove_finalizer,
 )
-from controller.scaffold import define
+from controller.scaffold import create_crd
 from envtest import ControlPlane
 from tests.controller.test_scaffold import GADGETS, KIND
 from tests.polling import until
@@ -46,7 +46,7 @@ async def run_collector(folder: Path) -> AsyncIterator[Client]:
     async with ControlPlane.start(garbage_collector=True) as plane:
         if "garbage" not in plane.controllers:
             pytest.skip("kube-controller-manager is not among the binaries")
-        await plane.install_crds([define(KIND)])
+        await plane.install_crds([create_crd(KIND)])
         transport = await connect(plane.write_kubeconfig(folder / "kubeconfig"))
         async with aclosing(transport):
             yield Client(transport)

@@ -21,7 +21,7 @@ from controller import (
     to_owner,
     to_self,
 )
-from controller.scaffold import Writes, define, grant
+from controller.scaffold import Writes, create_crd, create_roles
 from envtest.plane import RunningControlPlane as Plane
 from tests.contract.conftest import ask
 from tests.contract.test_readme import wait_for_object
@@ -35,7 +35,7 @@ from tests.contract.test_scaffold import (
 from tests.controller.test_scaffold import GADGETS, KIND
 from tests.polling import SECONDS, until
 
-WRITES = [Writes(GADGETS, owner=True), Writes.children(CONFIG_MAPS)]
+WRITES = [Writes(GADGETS, owner=True), Writes.for_children(CONFIG_MAPS)]
 Json = dict[str, Any]
 
 
@@ -108,7 +108,7 @@ async def wait_for_event(admin: httpx.AsyncClient, namespace: str) -> None:
 async def test_gadgets_are_reconciled_in_namespaces_that_are_in_the_set_and_have_the_roles(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await plane.install_crds([define(KIND)])
+    await plane.install_crds([create_crd(KIND)])
     for name in (HOME, "blue", "green", "red"):
         answer = await admin.post("/api/v1/namespaces", json={"metadata": {"name": name}})
         assert answer.status_code == 201, answer.text
@@ -116,7 +116,9 @@ async def test_gadgets_are_reconciled_in_namespaces_that_are_in_the_set_and_have
         await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS
     )
     NamespacedOperator(offline_manager, NamespaceSet(["blue", "green"]))
-    objects = grant(offline_manager, "gadgets", namespace=HOME, writes=WRITES, watched=["red"])
+    objects = create_roles(
+        offline_manager, "gadgets", namespace=HOME, writes=WRITES, watched=["red"]
+    )
     await offline_manager.aclose()
     assert not [manifest for manifest in objects if manifest["kind"].startswith("Cluster")]
     for manifest in objects:

@@ -28,7 +28,13 @@ from controller import (
     to_owner,
     to_self,
 )
-from controller.scaffold import Deploying, Writes, define, deploy, grant
+from controller.scaffold import (
+    DeploymentSettings,
+    Writes,
+    create_crd,
+    create_deployment,
+    create_roles,
+)
 from envtest.plane import RunningControlPlane as Plane
 from tests.contract.conftest import ask
 from tests.contract.test_controllers import wait_until_gone
@@ -42,7 +48,7 @@ PATH = "/apis/example.com/v1/namespaces/default/gadgets"
 CONFIG_MAPS = Resource("", "v1", "ConfigMap", "configmaps", Untyped)
 FINALIZER = "example.com/gadget"
 OPTIONS = ManagerOptions(leader_elect=True, lease_namespace=HOME, lease_name="gadgets")
-WRITES = [Writes(GADGETS, ("patch",), status=True, owner=True), Writes.children(CONFIG_MAPS)]
+WRITES = [Writes(GADGETS, ("patch",), status=True, owner=True), Writes.for_children(CONFIG_MAPS)]
 PLURALS = {
     "ServiceAccount": "serviceaccounts",
     "Role": "roles",
@@ -113,7 +119,7 @@ async def write_operator_kubeconfig(admin: httpx.AsyncClient, plane: Plane, fold
 async def test_an_operator_works_under_the_roles_that_are_generated_from_its_manager(
     plane: Plane, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    await plane.install_crds([define(KIND)])
+    await plane.install_crds([create_crd(KIND)])
     assert (
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
     ).status_code == 201
@@ -121,11 +127,13 @@ async def test_an_operator_works_under_the_roles_that_are_generated_from_its_man
         await connect(plane.write_kubeconfig(tmp_path / "admin")), options=OPTIONS
     )
     Gadgets(offline_manager)
-    for manifest in grant(offline_manager, "gadgets", namespace=HOME, writes=WRITES):
+    for manifest in create_roles(offline_manager, "gadgets", namespace=HOME, writes=WRITES):
         await create_object(admin, manifest)
     await offline_manager.aclose()
     serving_options = replace(OPTIONS, health_bind=":8081")
-    await create_object(admin, deploy(Deploying("gadgets", HOME, "image"), serving_options))
+    await create_object(
+        admin, create_deployment(DeploymentSettings("gadgets", HOME, "image"), serving_options)
+    )
 
     transport = await connect(await write_operator_kubeconfig(admin, plane, tmp_path))
     async with aclosing(transport):

@@ -32,14 +32,14 @@ from controller.scaffold import (
     AGE,
     READY,
     CustomKind,
-    Deploying,
+    DeploymentSettings,
     ScalePaths,
     Writes,
+    create_crd,
+    create_deployment,
+    create_roles,
     create_structural_schema,
-    define,
-    deploy,
-    grant,
-    register_webhooks,
+    create_webhook_configurations,
 )
 from controller.scaffold.__main__ import main
 from controller.scaffold.roles import list_unwatched
@@ -123,7 +123,7 @@ def get_spec(definition: Json) -> Json:
 
 
 def test_a_definition_has_the_schema_and_columns_of_its_type() -> None:
-    definition = define(KIND)
+    definition = create_crd(KIND)
     spec = get_spec(definition)
     assert spec["required"] == ["limits"]
     limits = spec["properties"]["limits"]
@@ -164,7 +164,7 @@ def test_a_definition_has_the_schema_and_columns_of_its_type() -> None:
 
 
 def test_the_api_server_would_accept_the_definition() -> None:
-    assert find_problems(define(KIND)) == []
+    assert find_problems(create_crd(KIND)) == []
 
 
 def test_the_defaults_of_a_status_are_not_written_by_the_server() -> None:
@@ -197,7 +197,7 @@ class ModelKind(pydantic.BaseModel, frozen=True):
 
 @pytest.mark.parametrize("model", [StructKind, ModelKind])
 def test_structs_and_pydantic_models_have_a_schema_too(model: type[Any]) -> None:
-    definition = define(CustomKind(Resource("example.com", "v1", "Thing", "things", model)))
+    definition = create_crd(CustomKind(Resource("example.com", "v1", "Thing", "things", model)))
     size = get_spec(definition)["properties"]["size"]
     assert (size["type"], size["default"]) == ("integer", 1)
     assert size["minimum"] == (1 if model is StructKind else 0)
@@ -284,7 +284,7 @@ class ForeignKind:
 
 def test_a_field_with_the_schema_of_another_type_is_decoded_unchanged() -> None:
     resource = Resource("example.com", "v1", "ForeignKind", "foreignkinds", ForeignKind)
-    fields = get_spec(define(CustomKind(resource)))["properties"]
+    fields = get_spec(create_crd(CustomKind(resource)))["properties"]
     assert fields["other"] == create_structural_schema(OtherKind)["properties"]["spec"]
     other = {"port": "80 in a later version"}
     body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"other": other}}
@@ -355,7 +355,9 @@ def test_a_missing_pydantic_is_named_with_the_extra_that_brings_it(
 
 
 def test_the_limits_of_a_number_or_a_text_are_in_the_schema() -> None:
-    definition = define(CustomKind(Resource("example.com", "v1", "Part", "parts", LimitedKind)))
+    definition = create_crd(
+        CustomKind(Resource("example.com", "v1", "Part", "parts", LimitedKind))
+    )
     fields = get_spec(definition)["properties"]
     int_or_string = {"x-kubernetes-int-or-string": True}
     pattern = {"pattern": "^[a-z]+$"}
@@ -397,15 +399,15 @@ def test_conditions_are_a_map_by_type_and_have_a_description() -> None:
 
 def test_versions_of_a_kind_are_in_one_definition_and_others_are_refused() -> None:
     older = CustomKind(Resource("example.com", "v1alpha1", "Gadget", "gadgets", Gadget))
-    versions = define(KIND, older)["spec"]["versions"]
+    versions = create_crd(KIND, older)["spec"]["versions"]
     assert [(version["name"], version["storage"]) for version in versions] == [
         ("v1", True),
         ("v1alpha1", False),
     ]
     with pytest.raises(ValueError, match="Widget is not a version of Gadget"):
-        define(KIND, CustomKind(WIDGETS))
+        create_crd(KIND, CustomKind(WIDGETS))
     with pytest.raises(ValueError, match="Gadget has a version twice: v1, v1"):
-        define(KIND, KIND)
+        create_crd(KIND, KIND)
 
 
 async def reconcile(_: Key) -> Outcome:
@@ -440,11 +442,14 @@ def list_allowed(objects: list[Json]) -> Iterator[tuple[str, str, str, tuple[str
 def test_roles_allow_to_read_watched_kinds_and_to_make_declared_writes() -> None:
     manager = create_manager(ManagerOptions(), "")
     manager.add_recorder("example.com/gadgets")
-    objects = grant(
+    objects = create_roles(
         manager,
         "op",
         namespace="home",
-        writes=[Writes(GADGETS, ("patch",), status=True, owner=True), Writes.children(WIDGETS)],
+        writes=[
+            Writes(GADGETS, ("patch",), status=True, owner=True),
+            Writes.for_children(WIDGETS),
+        ],
     )
     assert set(list_allowed(objects)) == {
         ("", "gadgets", "get list watch patch", ()),
@@ -464,7 +469,7 @@ def test_roles_allow_to_read_watched_kinds_and_to_make_declared_writes() -> None
 
 
 def test_a_kind_that_is_watched_in_namespaces_is_allowed_in_these_only() -> None:
-    objects = grant(
+    objects = create_roles(
         create_manager(ManagerOptions(), "a", "b"),
         "op",
         namespace="home",
@@ -481,8 +486,8 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
     namespaces = NamespaceSet(["a"])
     manager.get_informer(GADGETS, namespaces=namespaces)
     manager.add_recorder("example.com/gadgets")
-    writes = [Writes(GADGETS, ("patch",)), Writes.children(WIDGETS)]
-    objects = grant(manager, "op", namespace="home", writes=writes, watched=["b"])
+    writes = [Writes(GADGETS, ("patch",)), Writes.for_children(WIDGETS)]
+    objects = create_roles(manager, "op", namespace="home", writes=writes, watched=["b"])
     assert set(list_allowed(objects)) == {
         (namespace, *rule)
         for namespace in ("a", "b")
@@ -495,7 +500,8 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
     assert {manifest["kind"] for manifest in objects} == {"ServiceAccount", "Role", "RoleBinding"}
     namespaces.remove("a")
     assert [
-        manifest["kind"] for manifest in grant(manager, "op", namespace="home", writes=writes)
+        manifest["kind"]
+        for manifest in create_roles(manager, "op", namespace="home", writes=writes)
     ] == ["ServiceAccount"]
     assert list_unwatched(manager) == ["gadgets.example.com"]
     assert list_unwatched(manager, ["b"]) == []
@@ -505,7 +511,7 @@ def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster()
     manager = Manager(FakeApi(VirtualClock()), options=ManagerOptions())
     manager.get_informer(GADGETS, namespaces=NamespaceSet(["a"]))
     nodes = Resource("", "v1", "Node", "nodes", MetadataOnly, namespaced=False)
-    objects = grant(manager, "op", namespace="home", writes=[Writes(nodes, ("patch",))])
+    objects = create_roles(manager, "op", namespace="home", writes=[Writes(nodes, ("patch",))])
     assert ("", "nodes", "patch", ()) in set(list_allowed(objects))
 
 
@@ -516,7 +522,7 @@ def test_roles_allow_leases_token_reviews_and_certificates_if_the_options_need_t
     options = ManagerOptions(
         leader_elect=True, metrics_secure=True, webhook_self_signed=self_signed
     )
-    rules = set(list_allowed(grant(create_manager(options, ""), "op", "home")))
+    rules = set(list_allowed(create_roles(create_manager(options, ""), "op", "home")))
     assert ("home", "leases", "get create update", ()) in rules
     assert ("home", "secrets", "create", ()) in rules
     assert ("home", "secrets", "list watch patch", ("certs",)) in rules
@@ -530,7 +536,9 @@ def test_a_deployment_has_the_ports_and_probes_of_its_manager() -> None:
     options = ManagerOptions(
         health_bind=":8081", metrics_bind=":8080", leader_elect=True, grace_seconds=20
     )
-    deployment = deploy(Deploying("op", "home", "registry/op:1", replicas=2), options)
+    deployment = create_deployment(
+        DeploymentSettings("op", "home", "registry/op:1", replicas=2), options
+    )
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert {port["name"]: port["containerPort"] for port in container["ports"]} == {
@@ -555,7 +563,7 @@ def test_options_that_do_not_work_in_a_deployment_are_refused(
     options: ManagerOptions, replicas: int, message: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        deploy(Deploying("op", "home", "image", replicas=replicas), options)
+        create_deployment(DeploymentSettings("op", "home", "image", replicas=replicas), options)
 
 
 OPERATOR = """
@@ -696,14 +704,14 @@ def test_a_configuration_whose_ca_bundle_nobody_writes_is_refused() -> None:
     )
     manager.add_webhook(Webhook("/set-defaults", handle, Gadget, mutating=True))
     with pytest.raises(ConfigurationError, match=r"SelfSigned\.mutating is empty"):
-        register_webhooks(manager, "op", "home")
+        create_webhook_configurations(manager, "op", "home")
 
 
 def test_the_printed_rules_have_the_operations_of_each_webhook() -> None:
     manager = create_manager(ManagerOptions(webhook_bind=":9443"), "")
     manager.add_webhook(Webhook("/a", handle, Gadget, operations=("DELETE", "UPDATE", "DELETE")))
     manager.add_webhook(Webhook("/b", handle, Gadget))
-    _, configuration = register_webhooks(manager, "op", namespace="home", kinds=[KIND])
+    _, configuration = create_webhook_configurations(manager, "op", namespace="home", kinds=[KIND])
     operations = [webhook["rules"][0]["operations"] for webhook in configuration["webhooks"]]
     assert operations == [["DELETE", "UPDATE"], ["CREATE", "UPDATE"]]
 
@@ -742,6 +750,6 @@ def test_a_type_of_all_kinds_gives_no_rules_and_hides_no_other_type() -> None:
         manager.get_informer(Resource("example.com", "v1", kind, plural, MetadataOnly))
     manager.add_webhook(Webhook("/validate-gadget", handle, Gadget))
     manager.add_webhook(Webhook("/validate-any", handle, MetadataOnly))
-    _, configuration = register_webhooks(manager, "op", namespace="home", kinds=[KIND])
+    _, configuration = create_webhook_configurations(manager, "op", namespace="home", kinds=[KIND])
     (webhook,) = configuration["webhooks"]
     assert webhook["clientConfig"]["service"]["path"] == "/validate-gadget"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest import ControlPlane, TokenFileError, User, parse_token_file, serve
-from envtest.access.rbac import AccessAttributes, Authorizer, read_attributes
+from envtest.access.rbac import AccessAttributes, Authorizer, build_attributes
 from envtest.server.request import read_request
 from envtest.storage import Store
 from tests.envtest.conftest import create_admin_client
@@ -112,23 +112,23 @@ def test_a_collection_narrowed_to_one_name_may_be_allowed_by_that_name(
     query: Mapping[str, str], name: str
 ) -> None:
     info = read_request("GET", MAPS, query)
-    assert read_attributes(info).name == name
+    assert build_attributes(info).name == name
     only_a: Rule = {
         "apiGroups": [""],
         "resources": ["configmaps"],
         "resourceNames": ["a"],
         "verbs": ["list", "watch"],
     }
-    assert allows(only_a, read_attributes(info)) is (name == "a")
+    assert allows(only_a, build_attributes(info)) is (name == "a")
 
 
 def test_what_is_deleted_or_made_is_not_narrowed_to_a_name() -> None:
     query = {"fieldSelector": "metadata.name=a"}
 
-    assert read_attributes(read_request("DELETE", MAPS, query)) == read_attributes(
+    assert build_attributes(read_request("DELETE", MAPS, query)) == build_attributes(
         read_request("DELETE", MAPS, {})
     )
-    assert read_attributes(read_request("POST", MAPS, query)).name == ""
+    assert build_attributes(read_request("POST", MAPS, query)).name == ""
 
 
 async def test_a_binding_takes_effect_with_the_next_request() -> None:

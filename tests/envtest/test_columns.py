@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from envtest.builtins.columns import list_columns
+from envtest.builtins.columns import list_builtin_columns
 from envtest.kinds.catalogue import list_resources
 
 KINDS = sorted(
@@ -20,7 +20,7 @@ KINDS = sorted(
 def build_row(kind: str, body: Any) -> dict[str, Any]:
     """Return the cells of a row by the names of their columns."""
     whole = {"metadata": {"name": "a"}, **body}
-    return {column.name: cell(whole) for column, cell in list_columns(kind)}
+    return {column.name: cell(whole) for column, cell in list_builtin_columns(kind)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -28,7 +28,7 @@ def test_a_bare_object_of_every_kind_has_a_row(kind: str) -> None:
     cells = build_row(kind, {})
 
     assert next(iter(cells)) == ("Last Seen" if kind == "Event" else "Name")
-    for column, _ in list_columns(kind):
+    for column, _ in list_builtin_columns(kind):
         expected = {"integer": int, "boolean": bool}.get(column.type)
         if expected and column.name != "Suspend":
             assert isinstance(cells[column.name], expected), column.name

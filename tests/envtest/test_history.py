@@ -86,7 +86,7 @@ def list_events(table: Table, revision: int) -> list[tuple[str, str, int]]:
 def read_state(store: Store) -> tuple[Any, ...]:
     """Return all that a client can read of a store: revision, objects, events, former states."""
     table = store.get_table("things")
-    present = {key: table.get(key) for key in table.scan()}
+    present = {key: table.get(key) for key in table.iterate_keys()}
     then = {
         key: stored and stored.body
         for key, stored in table.read_former_states(table.log.floor).items()
@@ -115,7 +115,7 @@ def test_a_restart_changes_nothing_that_a_client_can_see(steps: list[tuple[str, 
         alive = len(store.get_table("things"))
         store.close()
         disk = Disk(Path(name))
-        assert len(list(disk.load())) == alive
+        assert len(list(disk.iterate_versions())) == alive
         disk.close()
 
 
@@ -169,7 +169,7 @@ def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     store.close()
 
     disk = Disk(tmp_path)
-    assert len(list(disk.load())) <= KEPT_EVENTS + 1
+    assert len(list(disk.iterate_versions())) <= KEPT_EVENTS + 1
     disk.close()
 
 
@@ -183,12 +183,12 @@ def test_a_failed_drop_keeps_all_versions_and_leaves_no_transaction_open(tmp_pat
         disk.write(version)
     unknown_type: Any = object()
     with pytest.raises(DiskError, match="takes no more"):
-        disk.forget("things", 1, [("1", 1), (unknown_type, 2)])
+        disk.drop_versions("things", 1, [("1", 1), (unknown_type, 2)])
     disk.write(versions[2])
     disk.close()
 
     again = Disk(tmp_path)
-    assert [version.key for version in again.load()] == ["1", "2", "3"]
+    assert [version.key for version in again.iterate_versions()] == ["1", "2", "3"]
     again.close()
 
 
@@ -197,7 +197,7 @@ def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
     write(store)
     store.delete("things", "a")
     dropped = store.revision
-    store.drop("things")
+    store.drop_table("things")
     for current in (store, None):
         opened = current or Store(Disk(tmp_path))
         assert opened.get_table("things").log.floor == dropped

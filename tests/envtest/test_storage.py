@@ -29,7 +29,7 @@ def test_every_kept_revision_can_be_read_again(steps: list[tuple[str, bool]]) ->
     store = Store()
     table = store.get_table("things")
     for revision, was in play(store, steps):
-        then = {key: table.get(key) for key in table.scan()}
+        then = {key: table.get(key) for key in table.iterate_keys()}
         then.update(table.read_former_states(revision))
         assert {key: stored.revision for key, stored in then.items() if stored} == was
 
@@ -68,7 +68,7 @@ def test_a_scan_is_sorted_and_begins_behind_its_start(
     store = Store()
     was = play(store, steps)[-1][1]
 
-    assert list(store.get_table("things").scan(prefix, after)) == sorted(
+    assert list(store.get_table("things").iterate_keys(prefix, after)) == sorted(
         key for key in was if key.startswith(prefix) and key > after
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from controller.managedfields import PatchError, track_update
-from envtest.patching.builtinmodels import builtin_model
+from envtest.patching.builtinmodels import load_builtin_model
 from tests.envtest.patching import recorded
 from tests.envtest.patching.recorded import RECORDER, WIDGETS, Step
 from tests.envtest.patching.shelf import APPLY_PATCH, Shelf
@@ -159,7 +159,7 @@ def test_a_created_builtin_object_is_owned_as_recorded(step_id: str, kind: str) 
         None,
         stored,
         manager=RECORDER,
-        fields=builtin_model(group, version, kind),
+        fields=load_builtin_model(group, version, kind),
         api_version=stored["apiVersion"],
         now="2026-01-01T00:00:00Z",
     )

@@ -11,9 +11,9 @@ from controller.managedfields.entries import (
     find_decoding_error,
     validate_managed_fields,
 )
-from envtest.patching.builtinmodels import builtin_model
+from envtest.patching.builtinmodels import load_builtin_model
 
-CONFIG = builtin_model("", "v1", "ConfigMap")
+CONFIG = load_builtin_model("", "v1", "ConfigMap")
 EARLIER, NOW = "2020-01-01T00:00:00Z", "2026-01-01T00:00:00Z"
 
 
@@ -161,7 +161,7 @@ def test_entries_of_versions_that_a_builtin_kind_has_not_are_dropped() -> None:
 
 
 def test_a_subresource_ignores_the_managed_fields_that_it_is_sent() -> None:
-    service = builtin_model("", "v1", "Service")
+    service = load_builtin_model("", "v1", "Service")
     entry = _entry({"f:spec": {"f:type": {}}})
     live: Any = {"metadata": {"name": "s", "managedFields": [entry]}, "spec": {}}
     new: Any = {
@@ -223,7 +223,7 @@ def test_more_than_ten_updaters_are_merged_into_ancient_changes() -> None:
 
 
 def test_items_of_a_keyed_list_that_are_there_twice_are_owned_as_one() -> None:
-    service = builtin_model("", "v1", "Service")
+    service = load_builtin_model("", "v1", "Service")
     port = {"port": 80, "protocol": "TCP", "name": "x"}
     new: Any = {"metadata": {"name": "s"}, "spec": {"ports": [port, {**port, "name": "y"}]}}
     track_update(None, new, manager="m", fields=service, api_version="v1", now=NOW)
@@ -234,7 +234,7 @@ def test_items_of_a_keyed_list_that_are_there_twice_are_owned_as_one() -> None:
 
 
 def test_an_object_that_cannot_be_taken_apart_has_no_owners_at_all() -> None:
-    service = builtin_model("", "v1", "Service")
+    service = load_builtin_model("", "v1", "Service")
     new: dict[str, Any] = {"metadata": {"name": "s"}, "spec": {"ports": [None]}}
     track_update(None, new, manager="m", fields=service, api_version="v1", now=NOW)
     assert "managedFields" not in new["metadata"]
