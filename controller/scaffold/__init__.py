@@ -39,9 +39,9 @@ __all__ = [
 
 # The imports above for run time; tests/controller/test_surface.py compares the two.
 _MODULES = {
-    "definitions": "AGE READY Column CustomKind ScalePaths define",
-    "deployments": "Deploying deploy",
-    "roles": "Writes grant",
+    "definitions": "AGE READY Column CustomKind ScalePaths create_crd",
+    "deployments": "DeploymentSettings create_deployment",
+    "roles": "Writes create_roles",
     "schemas": "create_structural_schema",
     "webhookmanifests": "create_webhook_configurations",
 }

@@ -73,7 +73,7 @@ class Disk:
                 raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
             self._database = _open_exclusively(self._path)
         # Usually the highest revision is that of the newest version in the file, so a write need
-        # not store it. Deleting versions may delete the newest, so `forget` stores it then.
+        # not store it. Deleting versions may delete the newest, so `drop_versions` stores it then.
         self._highest = max(self._read_fact("revision"), self._read_newest_revision())
 
     def read_revision(self) -> int:
@@ -137,7 +137,7 @@ class Disk:
     def compact(self, revision: int) -> None:
         """Record the revision of a compaction: all histories begin after it, also of new kinds.
 
-        The versions are deleted by `forget`.
+        The versions are deleted by `drop_versions`.
 
         Raises:
             DiskError: it cannot be recorded, for example because the disk is full.
