@@ -3,9 +3,9 @@
 from envtest.access.tokens import TokenFileError, parse_token_file
 from envtest.embedded import EmbeddedServer, serve
 from envtest.environment import ControlPlane
-from envtest.lbipam import cilium_lbipam, read_lbipam_definitions
+from envtest.lbipam import read_lbipam_definitions, run_cilium_lbipam
 from envtest.listening import ListenError
-from envtest.metallb import metallb_controller, read_metallb_definitions
+from envtest.metallb import read_metallb_definitions, run_metallb_controller
 from envtest.server.call import User
 from envtest.settings import PlaneError, read_settings
 from envtest.storage import DiskError
@@ -18,11 +18,11 @@ __all__ = [
     "PlaneError",
     "TokenFileError",
     "User",
-    "cilium_lbipam",
-    "metallb_controller",
     "parse_token_file",
     "read_lbipam_definitions",
     "read_metallb_definitions",
     "read_settings",
+    "run_cilium_lbipam",
+    "run_metallb_controller",
     "serve",
 ]

@@ -36,7 +36,7 @@ _HOST = "127.0.0.1"
 _SERVICE_RANGES = "10.96.0.0/16,fd96::/112"
 # The first address of the range, which the Service `kubernetes` gets.
 _SERVICE_ADDRESS = "10.96.0.1"
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 # Controller -> its name in the flags of kube-controller-manager.
 _CONTROLLERS: dict[Controller, str] = {
     "namespaces": "namespace-controller",
@@ -57,12 +57,12 @@ class RealControlPlane(RunningControlPlane):
         super().__init__(url)
         self._clients = clients
         self._servers = servers
-        self._users = {"admin": clients.sign_client("admin", ("system:masters",))}
+        self._users = {"admin": clients.issue_client_certificate("admin", ("system:masters",))}
         self._folder = folder
         self.processes: tuple[Child, ...] = ()
 
     @override
-    def kubeconfig(self, user: str = "admin") -> str:
+    def get_kubeconfig(self, user: str = "admin") -> str:
         pair = self._users.get(user)
         if pair is None:
             raise PlaneError(f"there is no user {user}; add it with add_user")
@@ -71,21 +71,21 @@ class RealControlPlane(RunningControlPlane):
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
-        self._users[name] = self._clients.sign_client(name, tuple(groups))
-        return self.kubeconfig(name)
+        self._users[name] = self._clients.issue_client_certificate(name, tuple(groups))
+        return self.get_kubeconfig(name)
 
     @override
-    def tls(self) -> ssl.SSLContext:
+    def create_admin_tls(self) -> ssl.SSLContext:
         return create_client_tls(self._servers.pair.certificate, self._users["admin"])
 
     @override
-    def admin_headers(self) -> dict[str, str]:
-        # The client certificate of `tls` authenticates the administrator.
+    def build_admin_headers(self) -> dict[str, str]:
+        # The client certificate of `create_admin_tls` authenticates the administrator.
         return {}
 
 
 @asynccontextmanager
-async def real_control_plane(
+async def run_real_control_plane(
     settings: EnvironmentSettings,
     data: Path | None,
     listen: str,
@@ -132,9 +132,9 @@ class _PlaneStarter:
     ) -> RealControlPlane:
         """Start all processes; retry if another process has taken a port meanwhile."""
         # A port that the caller names would be taken again.
-        remaining_tries = _TRIES if listen.endswith(":0") else 1
+        remaining_attempts = _MAX_ATTEMPTS if listen.endswith(":0") else 1
         while True:
-            remaining_tries -= 1
+            remaining_attempts -= 1
             async with AsyncExitStack() as trial:
                 children = Children(self._settings, self._folder, trial)
                 try:
@@ -142,7 +142,7 @@ class _PlaneStarter:
                     if controllers and self._settings.controller_manager is not None:
                         await self._start_controllers(children, plane, controllers)
                 except PortTakenError as error:
-                    if not remaining_tries:
+                    if not remaining_attempts:
                         raise PlaneError(str(error)) from error
                     continue
                 plane.processes = tuple(children.started)
@@ -163,7 +163,9 @@ class _PlaneStarter:
         assert self._settings.apiserver is not None
         child = children.start(self._settings.apiserver, arguments)
         plane = RealControlPlane(url, self._clients, servers=self._servers, folder=self._folder)
-        async with ClientSession(url, connector=TCPConnector(ssl=plane.tls())) as session:
+        async with ClientSession(
+            url, connector=TCPConnector(ssl=plane.create_admin_tls())
+        ) as session:
             await children.wait_until_ready(child, session, "/readyz")
             # kube-apiserver creates this namespace later. Go's envtest waits for it, too, because
             # tests use it.
@@ -197,7 +199,9 @@ class _PlaneStarter:
         folder = self._folder
         own_hosts = () if host in EVERYWHERE else (host,)
         hosts = ("localhost", _HOST, _SERVICE_ADDRESS, *own_hosts)
-        certificate, key = self._servers.sign_server(*hosts).write(folder, "apiserver")
+        certificate, key = self._servers.issue_server_certificate(*hosts).write(
+            folder, "apiserver"
+        )
         self._clients.pair.write(folder, "client-ca")
         service_key = folder / "service-accounts.key"
         service_key.write_bytes(_create_service_account_key())
@@ -230,7 +234,7 @@ class _PlaneStarter:
     ) -> None:
         """Start kube-controller-manager with these controllers and wait until it is ready."""
         port = choose_free_port(_HOST)
-        certificate, key = self._servers.sign_server(_HOST).write(
+        certificate, key = self._servers.issue_server_certificate(_HOST).write(
             self._folder, "controller-manager"
         )
         config = plane.write_kubeconfig(self._folder / "controller-manager.kubeconfig")
@@ -246,7 +250,7 @@ class _PlaneStarter:
         }
         assert self._settings.controller_manager is not None
         child = children.start(self._settings.controller_manager, _format_flags(arguments))
-        connector = TCPConnector(ssl=plane.tls())
+        connector = TCPConnector(ssl=plane.create_admin_tls())
         async with ClientSession(f"https://{_HOST}:{port}", connector=connector) as session:
             await children.wait_until_ready(child, session, "/healthz")
         plane.controllers = controllers
@@ -286,4 +290,4 @@ def _create_service_account_key() -> bytes:
     )
 
 
-__all__ = ["RealControlPlane", "choose_free_port", "real_control_plane"]
+__all__ = ["RealControlPlane", "choose_free_port", "run_real_control_plane"]

@@ -104,13 +104,13 @@ def publish_address(api: Api, cluster_address: str, address: str, port: int) -> 
         port: the port that it listens on.
     """
     for group, plural, body in _describe_own_service(cluster_address, address, port):
-        resource = _find(api, group, plural)
+        resource = _get_resource(api, group, plural)
         meta = body["metadata"]
         stored = api.get_table(resource).get(resource.build_key(meta["namespace"], meta["name"]))
         if stored is None:
-            _create(api, resource, body)
+            _store_object(api, resource, body)
             continue
-        live = resource.load(stored)
+        live = resource.decode_object(stored)
         updated_body = {**live, **body, "metadata": live["metadata"]}
         # The cluster address of the Service stays; only its ports follow the server's port.
         if "spec" in body:
@@ -146,20 +146,20 @@ def _describe_own_service(
 
 def _create_missing(api: Api, group: str, plural: str, bodies: Iterable[Body]) -> None:
     """Create the objects that do not exist."""
-    resource = _find(api, group, plural)
+    resource = _get_resource(api, group, plural)
     for body in bodies:
         if api.get_table(resource).get(body["metadata"]["name"]) is None:
-            _create(api, resource, body)
+            _store_object(api, resource, body)
 
 
-def _find(api: Api, group: str, plural: str) -> StoredResource:
+def _get_resource(api: Api, group: str, plural: str) -> StoredResource:
     """Return the version v1 of a built-in resource."""
     resource = api.registry.find(group, "v1", plural)
     assert resource is not None
     return resource
 
 
-def _create(api: Api, resource: StoredResource, body: Body) -> None:
+def _store_object(api: Api, resource: StoredResource, body: Body) -> None:
     """Store a new object without authorization, admission and managedFields."""
     body = {
         "apiVersion": resource.api_version,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from envtest.keys import REMEDY, create_key, encode_pem, read_key, write_private
+from envtest.keys import REMEDY, create_key, encode_pem, read_key, write_private_file
 from envtest.storage import DiskError
 
 _LIFETIME = datetime.timedelta(days=3650)
@@ -50,7 +50,7 @@ class Authority:
         key = create_key()
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest-ca")])
         certificate = (
-            _start_certificate(name, name, key)
+            _build_unsigned_certificate(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(_build_key_usage(is_authority=True), critical=True)
             .add_extension(
@@ -73,11 +73,11 @@ class Authority:
         authority = cls.create()
         # The certificate is written last. If the process ends in between, the next one creates a
         # new authority.
-        write_private(key, authority.pair.key.decode())
-        write_private(certificate, authority.pair.certificate.decode())
+        write_private_file(key, authority.pair.key.decode())
+        write_private_file(certificate, authority.pair.certificate.decode())
         return authority
 
-    def sign_server(self, *hosts: str) -> KeyPair:
+    def issue_server_certificate(self, *hosts: str) -> KeyPair:
         """Create and sign a server certificate for host names and addresses."""
         names: list[x509.GeneralName] = []
         for host in dict.fromkeys(hosts):
@@ -86,18 +86,18 @@ class Authority:
             except ValueError:
                 names.append(x509.DNSName(host))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest")])
-        return self._sign_certificate(subject, ExtendedKeyUsageOID.SERVER_AUTH, names)
+        return self._issue_certificate(subject, ExtendedKeyUsageOID.SERVER_AUTH, names)
 
-    def sign_client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
+    def issue_client_certificate(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
         """Create and sign a client certificate of a user.
 
         The common name is the user, and organizations are the groups.
         """
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
-        return self._sign_certificate(subject, ExtendedKeyUsageOID.CLIENT_AUTH, [])
+        return self._issue_certificate(subject, ExtendedKeyUsageOID.CLIENT_AUTH, [])
 
-    def _sign_certificate(
+    def _issue_certificate(
         self, subject: x509.Name, usage: x509.ObjectIdentifier, names: list[x509.GeneralName]
     ) -> KeyPair:
         """Create a key, and sign its certificate by this authority.
@@ -108,7 +108,7 @@ class Authority:
             names: host names and addresses of a server; empty for a client.
         """
         key = create_key()
-        builder = _start_certificate(subject, self._certificate.subject, key)
+        builder = _build_unsigned_certificate(subject, self._certificate.subject, key)
         builder = builder.add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
         ).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
@@ -159,7 +159,7 @@ def create_client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
     return context
 
 
-def _start_certificate(
+def _build_unsigned_certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
     """Return a certificate without extensions and signature, for the public part of a key."""

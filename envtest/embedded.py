@@ -33,7 +33,7 @@ from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
-from envtest.keys import create_key, read_or_create_key, write_private
+from envtest.keys import create_key, read_or_create_key, write_private_file
 from envtest.kubeconfig import build_kubeconfig
 from envtest.listening import (
     EVERYWHERE,
@@ -44,7 +44,7 @@ from envtest.listening import (
 )
 from envtest.server.api import Api
 from envtest.server.call import User
-from envtest.server.definitions import Definitions
+from envtest.server.definitions import CrdController
 from envtest.server.resource import Registry
 from envtest.storage import Disk, Store
 
@@ -84,8 +84,8 @@ class EmbeddedServer:
                 registry.add(resource)
             api = Api(store, registry)
             create_default_objects(api)
-            Aggregation(api).attach()
-            Definitions(api).attach()
+            Aggregation(api).subscribe_to_store()
+            CrdController(api).subscribe_to_store()
             server = cls(api, Authenticator(tokens), authority=authority, data=data)
             # Nothing failed, so the store stays open.
             stack.pop_all()
@@ -108,10 +108,10 @@ class EmbeddedServer:
             if self._users_file is not None:
                 has_file = self._users_file.exists()
                 old_lines = self._users_file.read_text("utf-8") if has_file else ""
-                write_private(self._users_file, old_lines + format_token_line(token, user))
+                write_private_file(self._users_file, old_lines + format_token_line(token, user))
         return self._users[name]
 
-    def kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> str:
+    def get_kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> str:
         """Return a kubeconfig of a user, who is created on first use."""
         authority = self.authority.pair.certificate
         return build_kubeconfig(
@@ -237,7 +237,7 @@ def _create_tls(authority: Authority, host: str) -> ssl.SSLContext:
     service_address = str(SERVICES[1])
     names = ("localhost", "kubernetes", "kubernetes.default.svc")
     hosts = (*names, "127.0.0.1", service_address, "::1")
-    pair = authority.sign_server(*hosts, *([] if host in EVERYWHERE else [host]))
+    pair = authority.issue_server_certificate(*hosts, *([] if host in EVERYWHERE else [host]))
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
         certificate, key = pair.write(Path(folder), "server")
         context.load_cert_chain(certificate, key)

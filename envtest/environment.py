@@ -8,7 +8,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from envtest.access.tokens import format_token_line
-from envtest.binaries import real_control_plane
+from envtest.binaries import run_real_control_plane
 from envtest.embedded import ADMIN, EmbeddedServer, serve
 from envtest.existing import ExistingControlPlane
 from envtest.plane import Controller
@@ -30,21 +30,21 @@ class EmbeddedControlPlane(Plane):
         self.controllers = controllers
 
     @override
-    def kubeconfig(self, user: str = ADMIN) -> str:
+    def get_kubeconfig(self, user: str = ADMIN) -> str:
         """Return a self-contained kubeconfig of a user, who is created on first use."""
-        return self.server.kubeconfig(user)
+        return self.server.get_kubeconfig(user)
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
-        return self.server.kubeconfig(name, tuple(groups))
+        return self.server.get_kubeconfig(name, tuple(groups))
 
     @override
-    def tls(self) -> ssl.SSLContext:
+    def create_admin_tls(self) -> ssl.SSLContext:
         authority = self.server.authority.pair.certificate.decode()
         return ssl.create_default_context(cadata=authority)
 
     @override
-    def admin_headers(self) -> dict[str, str]:
+    def build_admin_headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.server.get_or_create_token(ADMIN)}"}
 
 
@@ -97,7 +97,7 @@ class ControlPlane(Plane):
             token_file = "".join(
                 format_token_line(token, user) for token, user in users_by_token.items()
             )
-            async with real_control_plane(
+            async with run_real_control_plane(
                 settings, data, listen=listen, tokens=token_file, controllers=controllers
             ) as plane:
                 yield plane

@@ -54,7 +54,7 @@ class ExistingControlPlane(RunningControlPlane):
             ) from error
 
     @override
-    def kubeconfig(self, user: str = "admin") -> str:
+    def get_kubeconfig(self, user: str = "admin") -> str:
         """Return a kubeconfig with the credentials of the current user, under the name `user`."""
         return build_kubeconfig(
             self.url, self._authority, user, token=self._token, certificate=self._pair
@@ -70,12 +70,12 @@ class ExistingControlPlane(RunningControlPlane):
         raise PlaneError(f"user {name} cannot be made on a cluster that was not started here")
 
     @override
-    def tls(self) -> ssl.SSLContext:
+    def create_admin_tls(self) -> ssl.SSLContext:
         return create_client_tls(self._authority, self._pair)
 
     @override
-    def admin_headers(self) -> dict[str, str]:
-        # A user without a token authenticates by the client certificate of `tls`.
+    def build_admin_headers(self) -> dict[str, str]:
+        # A user without a token authenticates by the client certificate of `create_admin_tls`.
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
 

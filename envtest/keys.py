@@ -26,7 +26,7 @@ def read_or_create_key(path: Path) -> ec.EllipticCurvePrivateKey:
     if path.exists():
         return read_key(path)
     key = create_key()
-    write_private(path, encode_pem(key).decode())
+    write_private_file(path, encode_pem(key).decode())
     return key
 
 
@@ -45,7 +45,7 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
     return key
 
 
-def write_private(path: Path, content: str) -> None:
+def write_private_file(path: Path, content: str) -> None:
     """Write a file that only its owner can read, atomically: under another name, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 import yaml
 
-from envtest.keys import write_private
+from envtest.keys import write_private_file
 from envtest.processes import Child, Children
 from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 
@@ -41,17 +41,17 @@ class LbIpam:
         """The id of its process."""
         return self._child.process.pid
 
-    def log(self) -> str:
+    def read_log(self) -> str:
         """Return its log so far."""
         return self._child.log.read_text(encoding="utf-8", errors="replace")
 
-    async def watch(self) -> None:
+    async def raise_when_ended(self) -> None:
         """Wait for the end of its process, which is always an error.
 
         Raises:
             PlaneError: it ended; the message ends with its last lines.
         """
-        await self._children.watch(self._child)
+        await self._children.raise_when_ended(self._child)
 
 
 def _require_program(settings: EnvironmentSettings) -> Path:
@@ -69,7 +69,7 @@ def _require_program(settings: EnvironmentSettings) -> Path:
 
 
 @asynccontextmanager
-async def cilium_lbipam(
+async def run_cilium_lbipam(
     kubeconfig: str, settings: EnvironmentSettings | None = None
 ) -> AsyncIterator[LbIpam]:
     """Run LB-IPAM for as long as the context lasts; it is killed when this process dies.
@@ -88,7 +88,7 @@ async def cilium_lbipam(
     program = _require_program(settings)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-lbipam-")))
-        write_private(folder / "kubeconfig", kubeconfig)
+        write_private_file(folder / "kubeconfig", kubeconfig)
         children = Children(settings, folder, stack)
         arguments = [f"--k8s-kubeconfig-path={folder / 'kubeconfig'}", "--leader-elect"]
         yield LbIpam(children.start(program, arguments), children)

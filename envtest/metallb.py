@@ -33,9 +33,9 @@ import anyio
 from aiohttp import ClientError, ClientSession, TCPConnector
 from anyio import to_thread
 
-from envtest.keys import write_private
+from envtest.keys import write_private_file
 from envtest.listening import EVERYWHERE
-from envtest.metallbaccess import POD, admit_metallb
+from envtest.metallbaccess import POD, create_metallb_access
 from envtest.plane import read_crds
 from envtest.ports import choose_free_port
 from envtest.processes import Child, Children, PortTakenError
@@ -45,7 +45,7 @@ NAMESPACE = "metallb-system"
 """The namespace of its objects."""
 
 _GROUP = "metallb.io"
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 _USAGE_SECONDS = 30.0
 _HEALTH_PORT = "health-probe-port"
 """A flag that only those controllers have that serve their metrics over TLS (since 0.16)."""
@@ -107,21 +107,21 @@ class MetalLB:
             )
         return metrics
 
-    def log(self) -> str:
+    def read_log(self) -> str:
         """Return the controller's log so far."""
         return _read_log(self._child.log)
 
-    async def watch(self) -> None:
+    async def raise_when_ended(self) -> None:
         """Wait for the end of its process, which is always an error.
 
         Raises:
             PlaneError: it ended; the message ends with its last lines.
         """
-        await self._children.watch(self._child)
+        await self._children.raise_when_ended(self._child)
 
 
 @asynccontextmanager
-async def metallb_controller(
+async def run_metallb_controller(
     kubeconfig: str, settings: EnvironmentSettings | None = None
 ) -> AsyncIterator[MetalLB]:
     """Run MetalLB's controller for as long as the context lasts; yield once it is ready.
@@ -145,10 +145,10 @@ async def metallb_controller(
         )
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-metallb-")))
-        write_private(folder / "kubeconfig", kubeconfig)
+        write_private_file(folder / "kubeconfig", kubeconfig)
         modified = settings.metallb.stat().st_mtime_ns
         flags = await to_thread.run_sync(_read_flags, settings.metallb, modified)
-        token = await admit_metallb(kubeconfig, NAMESPACE) if _HEALTH_PORT in flags else ""
+        token = await create_metallb_access(kubeconfig, NAMESPACE) if _HEALTH_PORT in flags else ""
         yield await _start_with_retries(
             stack, settings, program=settings.metallb, folder=folder, token=token
         )
@@ -158,9 +158,9 @@ async def _start_with_retries(
     stack: AsyncExitStack, settings: EnvironmentSettings, program: Path, folder: Path, token: str
 ) -> MetalLB:
     """Start the controller; retry if another process has taken its port meanwhile."""
-    remaining_tries = _TRIES
+    remaining_attempts = _MAX_ATTEMPTS
     while True:
-        remaining_tries -= 1
+        remaining_attempts -= 1
         async with AsyncExitStack() as trial:
             children = Children(settings, folder, trial)
             try:
@@ -168,7 +168,7 @@ async def _start_with_retries(
                     children, program, kubeconfig=folder / "kubeconfig", token=token
                 )
             except PortTakenError as error:
-                if not remaining_tries:
+                if not remaining_attempts:
                     raise PlaneError(str(error)) from error
                 continue
             # From now on the caller's stack stops the process.

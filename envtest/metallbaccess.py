@@ -35,7 +35,7 @@ class _ApiLogin:
     headers: dict[str, str]
 
 
-async def admit_metallb(kubeconfig: str, namespace: str) -> str:
+async def create_metallb_access(kubeconfig: str, namespace: str) -> str:
     """Create the controller's Pod, and an account that reads its metrics; return its token.
 
     Existing objects stay unchanged.

@@ -11,7 +11,7 @@ import anyio
 import yaml
 from aiohttp import ClientSession, TCPConnector
 
-from envtest.keys import write_private
+from envtest.keys import write_private_file
 from envtest.settings import PlaneError
 from envtest.yamlerrors import YAML_ERRORS
 
@@ -44,7 +44,7 @@ class RunningControlPlane(ABC):
         self.controllers: frozenset[Controller] = frozenset()
 
     @abstractmethod
-    def kubeconfig(self, user: str = "admin") -> str:
+    def get_kubeconfig(self, user: str = "admin") -> str:
         """Return a self-contained kubeconfig of a user.
 
         Raises:
@@ -60,16 +60,16 @@ class RunningControlPlane(ABC):
         """
 
     @abstractmethod
-    def tls(self) -> ssl.SSLContext:
+    def create_admin_tls(self) -> ssl.SSLContext:
         """Return the TLS settings for the administrator's connections to the server."""
 
     @abstractmethod
-    def admin_headers(self) -> dict[str, str]:
+    def build_admin_headers(self) -> dict[str, str]:
         """Return the headers that authenticate the administrator."""
 
     def write_kubeconfig(self, path: Path, user: str = "admin") -> Path:
         """Write a user's kubeconfig to a file that only its owner can read; return the path."""
-        write_private(path, self.kubeconfig(user))
+        write_private_file(path, self.get_kubeconfig(user))
         return path
 
     async def install_crds(self, crds: Path | Iterable[dict[str, Any]]) -> None:
@@ -82,9 +82,9 @@ class RunningControlPlane(ABC):
             PlaneError: the server rejects a CRD, or does not serve it in time.
         """
         definitions = read_crds(crds) if isinstance(crds, Path) else list(crds)
-        connector = TCPConnector(ssl=self.tls())
+        connector = TCPConnector(ssl=self.create_admin_tls())
         async with ClientSession(
-            self.url, connector=connector, headers=self.admin_headers()
+            self.url, connector=connector, headers=self.build_admin_headers()
         ) as session:
             for crd in definitions:
                 await _create_or_replace(session, crd)

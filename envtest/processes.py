@@ -148,7 +148,7 @@ class Children:
                 await anyio.sleep(_PAUSE_SECONDS)
         raise await self._explain_failure(child)
 
-    async def watch(self, child: Child) -> None:
+    async def raise_when_ended(self, child: Child) -> None:
         """Wait for the end of a process, which is always an error.
 
         Raises:

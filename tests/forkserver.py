@@ -204,11 +204,11 @@ def _import_all() -> None:
 
 def _judge_definitions() -> None:
     """Have our definitions made and judged, as half of the program's starts begin with that."""
-    from envtest.schema.crd.definition import default_crd, validate_crd
+    from envtest.schema.crd.definition import set_crd_defaults, validate_crd
     from reconcilers.api import crd
 
     for definition in crd.build_crds():
-        default_crd(definition)
+        set_crd_defaults(definition)
         validate_crd(definition)
 
 

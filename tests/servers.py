@@ -14,7 +14,7 @@ from typing import Literal
 import pytest
 
 from envtest import ControlPlane
-from envtest.binaries import real_control_plane
+from envtest.binaries import run_real_control_plane
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 
@@ -61,7 +61,7 @@ async def running(server: Server) -> AsyncIterator[Plane]:
     """Run the control plane of a server."""
     if server == "oldest":
         settings = read_settings({ASSETS: str(oldest_assets())})
-        async with real_control_plane(settings, None, listen="127.0.0.1:0", tokens="") as real:
+        async with run_real_control_plane(settings, None, listen="127.0.0.1:0", tokens="") as real:
             yield real
     else:
         async with ControlPlane.start() as plane:

@@ -378,7 +378,7 @@ async def tenant_servers(
         for namespace in (HOME, TEAM):
             await management.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for name in tenants:
-            config = planes[name].kubeconfig()
+            config = planes[name].get_kubeconfig()
             data = {"admin.conf": base64.b64encode(config.encode()).decode()}
             body = {"metadata": {"name": f"{name}-admin-kubeconfig"}, "data": data}
             await management.create(SECRET, TEAM, body)

@@ -66,7 +66,7 @@ class AccountTokens:
                 token is to be bound to an object.
         """
         self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
-        account = call.resource.load(self._api.get_stored(call))
+        account = call.resource.decode_object(self._api.get_stored(call))
         # Called for its errors: nothing is stored, so the options have no effect.
         read_write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
         body = read_subresource_body(call.data, call.content_type, name=_KIND, kind="TokenRequest")

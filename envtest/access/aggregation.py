@@ -11,7 +11,7 @@ import msgspec
 
 from envtest.access.rbac import GROUP
 from envtest.server.api import Api
-from envtest.server.selectors import read_label_selector
+from envtest.server.selectors import convert_label_selector
 from envtest.storage import StoredChange
 
 _TABLE_NAME = f"{GROUP}/clusterroles"
@@ -27,7 +27,7 @@ class Aggregation:
         self._api = api
         self._is_writing = False
 
-    def attach(self) -> None:
+    def subscribe_to_store(self) -> None:
         """Aggregate the present roles, then again after each change."""
         self._aggregate_all()
         self._api.store.get_table(_TABLE_NAME).listeners.append(self._process_change)
@@ -64,7 +64,7 @@ class Aggregation:
         body = roles[key]
         rules: list[Any] = []
         for raw_selector in body["aggregationRule"].get("clusterRoleSelectors") or ():
-            selector = read_label_selector(raw_selector)
+            selector = convert_label_selector(raw_selector)
             for name, other_role in roles.items():
                 if name != key and selector.matches(other_role["metadata"].get("labels") or {}):
                     rules += [rule for rule in other_role.get("rules") or () if rule not in rules]

@@ -250,7 +250,7 @@ def _identify_subject(subject: Mapping[str, Any], scope: str) -> str:
 
 def _allows(rule: Rule, access: AccessAttributes) -> bool:
     """Return whether a rule of a role allows a request."""
-    if not _contains_or_all(rule.get("verbs"), access.verb):
+    if not _contains_name_or_wildcard(rule.get("verbs"), access.verb):
         return False
     if access.path is not None:
         return any(
@@ -259,13 +259,13 @@ def _allows(rule: Rule, access: AccessAttributes) -> bool:
     # A rule without names allows objects of all names.
     names = rule.get("resourceNames")
     return (
-        _contains_or_all(rule.get("apiGroups"), access.group)
+        _contains_name_or_wildcard(rule.get("apiGroups"), access.group)
         and _covers_resource(rule.get("resources") or (), access)
         and (not names or access.name in names)
     )
 
 
-def _contains_or_all(values: Iterable[str] | None, name: str) -> bool:
+def _contains_name_or_wildcard(values: Iterable[str] | None, name: str) -> bool:
     """Return whether a list of a rule contains a name or `*`."""
     return any(value in {"*", name} for value in values or ())
 

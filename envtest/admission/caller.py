@@ -146,7 +146,7 @@ class Caller:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(
+    async def send_review(
         self, hook: Hook, review: Mapping[str, Any], *, mutating: bool
     ) -> ReviewResponse:
         """Send a review and return the response in the answer.
@@ -258,7 +258,7 @@ def _build_urls(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str,
     stored = api.get_table(services).get(f"{namespace}/{name}")
     if stored is None:
         raise CallFailed(f'failed to call webhook: Post "{url}": service "{name}" not found')
-    spec = services.load(stored).get("spec") or {}
+    spec = services.decode_object(stored).get("spec") or {}
     is_external = spec.get("type") == "ExternalName"
     host = str(spec.get("externalName") if is_external else spec.get("clusterIP"))
     if not is_external and all(entry.get("port") != port for entry in spec.get("ports") or ()):

@@ -19,7 +19,7 @@ from envtest.schema.cel import CelError, MatchCondition, compile_condition
 from envtest.server.api import Api
 from envtest.server.failures import StatusError, build_forbidden
 from envtest.server.resource import StoredResource
-from envtest.server.selectors import LabelSelector, read_label_selector
+from envtest.server.selectors import LabelSelector, convert_label_selector
 from envtest.storage import StoredObject
 
 GROUP = "admissionregistration.k8s.io"
@@ -48,14 +48,14 @@ class Hook:
         return self.body.get("failurePolicy") == "Ignore"
 
     @cached_property
-    def namespaces(self) -> LabelSelector:
+    def namespace_selector(self) -> LabelSelector:
         """The namespaceSelector; an empty one matches all namespaces."""
-        return read_label_selector(self.body.get("namespaceSelector") or {})
+        return convert_label_selector(self.body.get("namespaceSelector") or {})
 
     @cached_property
-    def objects(self) -> LabelSelector:
+    def object_selector(self) -> LabelSelector:
         """The objectSelector; an empty one matches all objects."""
-        return read_label_selector(self.body.get("objectSelector") or {})
+        return convert_label_selector(self.body.get("objectSelector") or {})
 
     @cached_property
     def conditions(self) -> Sequence[MatchCondition]:
@@ -95,7 +95,7 @@ class Configurations:
             entry = former.get(key)
             # Only a changed configuration is parsed again: each write stores another object.
             if entry is None or entry[0] is not stored:
-                bodies = resource.load(stored).get("webhooks") or ()
+                bodies = resource.decode_object(stored).get("webhooks") or ()
                 entry = (stored, [Hook(body) for body in bodies])
             self._hooks_by_name[plural][key] = entry
             all_hooks += entry[1]
@@ -138,7 +138,7 @@ class Matcher:
             return None
         if namespace_error is not None:
             raise namespace_error
-        if hook.conditions and not _conditions_hold(hook, attributes, resource):
+        if hook.conditions and not _satisfies_conditions(hook, attributes, resource):
             return None
         return Invocation(hook, resource)
 
@@ -150,18 +150,18 @@ class Matcher:
         Raises:
             StatusError: the namespace does not exist.
         """
-        if not hook.namespaces or not (attributes.namespace or attributes.is_namespace):
+        if not hook.namespace_selector or not (attributes.namespace or attributes.is_namespace):
             return True
         has_new_labels = attributes.operation != "DELETE" and not attributes.subresource
         if attributes.is_namespace and has_new_labels:
             # The stored namespace does not have the labels of this write yet.
-            return hook.namespaces.matches(get_labels(attributes.new))
+            return hook.namespace_selector.matches(get_labels(attributes.new))
         namespaces = self._api.registry.find("", "v1", "namespaces")
         assert namespaces is not None
         stored = self._api.get_table(namespaces).get(attributes.namespace)
         if stored is None:
             raise namespaces.build_not_found_error(attributes.namespace)
-        return hook.namespaces.matches(get_labels(namespaces.load(stored)))
+        return hook.namespace_selector.matches(get_labels(namespaces.decode_object(stored)))
 
     def _find_resource(self, hook: Hook, attributes: AdmissionAttributes) -> StoredResource | None:
         """Return the version of the resource that a rule of the webhook names; None if none does.
@@ -207,10 +207,10 @@ def bypasses_webhooks(attributes: AdmissionAttributes) -> bool:
 
 def _matches_object(hook: Hook, attributes: AdmissionAttributes) -> bool:
     """Return whether the objectSelector matches the object, before the write or after it."""
-    if not hook.objects:
+    if not hook.object_selector:
         return True
     bodies = [body for body in (attributes.new, attributes.old) if body is not None]
-    return any(hook.objects.matches(get_labels(body)) for body in bodies)
+    return any(hook.object_selector.matches(get_labels(body)) for body in bodies)
 
 
 def _matches_rule(
@@ -220,9 +220,9 @@ def _matches_rule(
     scope = rule.get("scope") or "*"
     return (
         scope in {"*", "Namespaced" if resource.namespaced else "Cluster"}
-        and _contains_or_all(rule.get("operations"), attributes.operation)
-        and _contains_or_all(rule.get("apiGroups"), resource.group)
-        and _contains_or_all(rule.get("apiVersions"), resource.version)
+        and _contains_name_or_wildcard(rule.get("operations"), attributes.operation)
+        and _contains_name_or_wildcard(rule.get("apiGroups"), resource.group)
+        and _contains_name_or_wildcard(rule.get("apiVersions"), resource.version)
         and any(
             _matches_resource(pattern, resource.plural, attributes.subresource)
             for pattern in rule.get("resources") or ()
@@ -230,7 +230,7 @@ def _matches_rule(
     )
 
 
-def _contains_or_all(values: list[str] | None, name: str) -> bool:
+def _contains_name_or_wildcard(values: list[str] | None, name: str) -> bool:
     """Return whether a list of a rule contains a name or `*`."""
     return any(value in {"*", name} for value in values or ())
 
@@ -241,7 +241,7 @@ def _matches_resource(pattern: str, plural: str, subresource: str) -> bool:
     return plural_pattern in {"*", plural} and subresource_pattern in (subresource, "*")
 
 
-def _conditions_hold(
+def _satisfies_conditions(
     hook: Hook, attributes: AdmissionAttributes, resource: StoredResource
 ) -> bool:
     """Return whether all match conditions of a hook hold.

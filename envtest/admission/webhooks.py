@@ -92,11 +92,11 @@ class Webhooks:
         refusals: list[StatusError] = []
         async with anyio.create_task_group() as tasks:
             for invocation in invocations:
-                tasks.start_soon(self._validate_by, invocation, attributes, refusals)
+                tasks.start_soon(self._call_validating_webhook, invocation, attributes, refusals)
         if refusals:
             raise refusals[0]
 
-    async def _validate_by(
+    async def _call_validating_webhook(
         self, invocation: Invocation, attributes: AdmissionAttributes, refusals: list[StatusError]
     ) -> None:
         """Call one validating webhook; add its refusal to `refusals`.
@@ -127,7 +127,7 @@ class Webhooks:
         versions: list[str] = list(hook.body.get("admissionReviewVersions") or ())
         review = build_review(attributes, invocation.resource, versions)
         try:
-            response = await self._caller.ask(hook, review, mutating=mutating)
+            response = await self._caller.send_review(hook, review, mutating=mutating)
         except CallFailed as error:
             if hook.ignores_failures:
                 return None

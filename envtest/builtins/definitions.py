@@ -5,13 +5,13 @@ from typing_extensions import override
 from envtest.builtins.rules import BuiltinRules
 from envtest.schema import (
     FieldError,
-    default_crd,
     find_crd_warnings,
     find_names_errors,
+    set_crd_defaults,
     validate_crd,
 )
 from envtest.server import objectmeta
-from envtest.server.definitions import CLEANUP, set_condition
+from envtest.server.definitions import CLEANUP_FINALIZER, set_condition
 from envtest.server.objectmeta import Body
 
 _NOT_CALLED = (
@@ -27,7 +27,7 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def set_defaults(self, body: Body) -> None:
-        default_crd(body)
+        set_crd_defaults(body)
 
     @override
     def list_warnings(self, body: Body, old: Body | None) -> list[str]:
@@ -82,8 +82,8 @@ class DefinitionRules(BuiltinRules):
     def begin_deletion(self, body: Body) -> None:
         """Add the finalizer that waits for custom resources, and condition Terminating."""
         meta = body["metadata"]
-        if CLEANUP not in meta.get("finalizers", ()):
-            meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
+        if CLEANUP_FINALIZER not in meta.get("finalizers", ()):
+            meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP_FINALIZER]
         message = (
             "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
         )

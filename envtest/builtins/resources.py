@@ -15,7 +15,7 @@ from envtest.kinds.catalogue import list_resources
 from envtest.server.resource import StoredResource
 from envtest.storage import Store
 
-_SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
+_RULES_BY_KIND: dict[tuple[str, str], type[BuiltinRules]] = {
     ("", "Namespace"): NamespaceRules,
     ("", "Secret"): SecretRules,
     ("", "ConfigMap"): KeyedRules,
@@ -85,7 +85,7 @@ def _build_resource(  # the parts of one discovery entry
     if (group, kind) == ("", "Service"):
         rules = ServiceRules(store, service_network)
     else:
-        rules_class = _SPECIAL.get((group, kind), BuiltinRules)
+        rules_class = _RULES_BY_KIND.get((group, kind), BuiltinRules)
         rules = rules_class(group, version, kind, has_status="status" in subresources)
     rules.set_scope(namespaced=entry["namespaced"])
     # Events of both groups are the same objects, stored as those of the core group.

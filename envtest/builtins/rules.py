@@ -7,7 +7,7 @@ from typing_extensions import override
 from controller.managedfields import FieldModel
 from envtest.builtins.columns import list_builtin_columns
 from envtest.kinds.catalogue import build_schema_name
-from envtest.kinds.typed import TypedNode, decode, load_node
+from envtest.kinds.typed import TypedNode, decode_object, load_node
 from envtest.patching.builtinmodels import load_builtin_model
 from envtest.schema.errors import FieldError, build_invalid_error
 from envtest.schema.names import find_label_errors, find_subdomain_errors
@@ -120,7 +120,7 @@ class BuiltinRules(Rules):
     def decode(self, body: Body) -> list[str]:
         if self._node is None:
             self._node = load_node(build_schema_name(self.group, self.version, self.kind))
-        return decode(body, self._node)
+        return decode_object(body, self._node)
 
     @override
     def set_defaults(self, body: Body) -> None:

@@ -85,7 +85,7 @@ class NamespaceController:
         stored = self._api.get_table(self._namespaces).get(name)
         if stored is None:
             return
-        body = self._namespaces.load(stored)
+        body = self._namespaces.decode_object(stored)
         old_conditions = {
             condition["type"]: condition for condition in body["status"].get("conditions", ())
         }
@@ -109,7 +109,7 @@ class NamespaceController:
         stored = self._api.get_table(self._namespaces).get(name)
         if stored is None:
             return
-        body = self._namespaces.load(stored)
+        body = self._namespaces.decode_object(stored)
         finalizers = body.get("spec", {}).get("finalizers") or []
         if _FINALIZER not in finalizers:
             return

@@ -70,7 +70,7 @@ class Upstream:
         # User name -> token of the proxy -> credentials.
         self._tokens: dict[str, str] = {}
         self._users: dict[str, _User] = {}
-        cluster, _ = _parse_kubeconfig(plane.kubeconfig())
+        cluster, _ = _parse_kubeconfig(plane.get_kubeconfig())
         self._anonymous = _create_session(_create_tls(cluster, pair=None))
 
     def get_token(self, name: str) -> str:
@@ -80,7 +80,7 @@ class Upstream:
             PlaneError: there is no such user.
         """
         if name not in self._tokens:
-            cluster, user = _parse_kubeconfig(self._plane.kubeconfig(name))
+            cluster, user = _parse_kubeconfig(self._plane.get_kubeconfig(name))
             pair = _read_key_pair(user)
             session = _create_session(_create_tls(cluster, pair)) if pair else self._anonymous
             self._tokens[name] = create_token()

@@ -125,28 +125,28 @@ class Proxy(RunningControlPlane):
             self._injections.remove(injection)
 
     @override
-    def kubeconfig(self, user: str = "admin") -> str:
+    def get_kubeconfig(self, user: str = "admin") -> str:
         authority = self._authority.pair.certificate
         return build_kubeconfig(self.url, authority, user, token=self._upstream.get_token(user))
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
         await self._plane.add_user(name, groups)
-        return self.kubeconfig(name)
+        return self.get_kubeconfig(name)
 
     @override
-    def tls(self) -> ssl.SSLContext:
+    def create_admin_tls(self) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=self._authority.pair.certificate.decode())
 
     @override
-    def admin_headers(self) -> dict[str, str]:
+    def build_admin_headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._upstream.get_token('admin')}"}
 
     def _create_server_tls(self) -> ssl.SSLContext:
         """Return TLS settings with a certificate of the proxy's own authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
-            pair = self._authority.sign_server(_HOST, "localhost")
+            pair = self._authority.issue_server_certificate(_HOST, "localhost")
             context.load_cert_chain(*pair.write(Path(folder), "proxy"))
         return context
 

@@ -38,14 +38,14 @@ from envtest.server.api import Api
 from envtest.server.bodies import parse_media_type
 from envtest.server.call import AuthorizedCall, User
 from envtest.server.failures import StatusError, build_unclassified_error
-from envtest.server.forms import JSON, Form, negotiate
+from envtest.server.forms import JSON, Form, negotiate_form
 from envtest.server.openapi import OpenApi
 from envtest.server.paths import Document, Documents
-from envtest.server.rendering import render
+from envtest.server.rendering import render_answer
 from envtest.server.request import RequestInfo, read_request
 from envtest.server.watches import open_watch
 from envtest.storage import DiskError
-from envtest.wire.query import Query, is_broken
+from envtest.wire.query import Query, has_broken_escape
 
 _log = logging.getLogger(__name__)
 
@@ -145,7 +145,7 @@ class Front:
             return _refuse_missing_path(info.path)
         check_verb(resource, info, request.method)
         accept = request.headers.get("Accept", "")
-        form = negotiate(accept, "object", "table")
+        form = negotiate_form(accept, "object", "table")
         if resource.deprecation:
             warnings.append(resource.deprecation)
         call = AuthorizedCall(
@@ -162,7 +162,7 @@ class Front:
         if info.verb == "watch":
             return await self._stream_watch(request, call, form)
         result = await answer_call(self.api, self.reviews, accounts=self.accounts, call=call)
-        code, data = render(result, form, query.get("includeObject", "Metadata"))
+        code, data = render_answer(result, form, query.get("includeObject", "Metadata"))
         if _wants_pretty(request, query):
             data = msgspec.json.format(data, indent=2)
         return _build_response(code, data, content_type=JSON, warnings=warnings)
@@ -174,7 +174,7 @@ class Front:
         if cached_target is not None:
             return cached_target
         path, _, parameters = request.raw_path.partition("?")
-        if is_broken(path):
+        if has_broken_escape(path):
             return _make_text_response(400, b"400 Bad Request")
         query = Query(parameters)
         info = read_request(request.method, unquote(path), query)

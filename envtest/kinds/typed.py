@@ -43,7 +43,7 @@ class TypedNode:
     element: Mapping[str, Any] | None = None
     children: dict[str, "TypedNode"] = field(default_factory=dict)
 
-    def get_child(self, name: str) -> "TypedNode | None":
+    def get_field_node(self, name: str) -> "TypedNode | None":
         """Return the node of a field; None if there is no such field.
 
         Nodes are built on first use, because schemas are recursive.
@@ -53,7 +53,7 @@ class TypedNode:
             node = self.children[name] = build_node(self.properties[name])
         return node
 
-    def item(self) -> "TypedNode":
+    def get_item_node(self) -> "TypedNode":
         """Return the node of a map's values or an array's items."""
         node = self.children.get("[]")
         if node is None:
@@ -72,13 +72,15 @@ def load_node(name: str) -> TypedNode:
     type_name = name.rpartition(".")[2]
     if body.get("type") == "object":
         if "properties" in body:
-            return TypedNode(type_name, "struct", _go_name(name), properties=body["properties"])
+            return TypedNode(
+                type_name, "struct", _format_go_name(name), properties=body["properties"]
+            )
         return TypedNode(type_name, "any", "map[string]interface {}")
     if body.get("type") == "string":
         # Of the named string types, only these two are normalized when they are decoded.
         string_format = type_name if type_name in {"Time", "MicroTime"} else ""
-        return TypedNode(type_name, "string", go_type=_go_name(name), format=string_format)
-    return TypedNode(type_name, "any", _go_name(name))
+        return TypedNode(type_name, "string", go_type=_format_go_name(name), format=string_format)
+    return TypedNode(type_name, "any", _format_go_name(name))
 
 
 def build_node(body: Mapping[str, Any]) -> TypedNode:
@@ -116,7 +118,7 @@ _KEYS = re.compile("\0([^\0]*)\0")
 _INDEXES = re.compile(r"\[\d+\]")
 
 
-def decode(body: dict[str, Any], node: TypedNode) -> list[str]:
+def decode_object(body: dict[str, Any], node: TypedNode) -> list[str]:
     """Decode an object in place: drop unknown fields and nulls, and normalize times.
 
     Args:
@@ -137,7 +139,7 @@ def decode(body: dict[str, Any], node: TypedNode) -> list[str]:
 def _decode_struct(body: dict[str, Any], node: TypedNode, path: str, unknown: list[str]) -> None:
     """Decode the fields of a struct in place; remove unknown, null and empty ones."""
     for name in list(body):
-        child = node.get_child(name)
+        child = node.get_field_node(name)
         location = f"{path}.{name}" if path else name
         if child is None:
             unknown.append(_KEYS.sub(r".\1", location) if _KEY in location else location)
@@ -175,7 +177,7 @@ def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: 
         case ("map", dict()) | ("array", list()):
             return _decode_members(value, node, path=path, struct=struct, unknown=unknown)
         case "string", str():
-            return _check_text(value, node)
+            return _normalize_text(value, node)
         case _:
             scalar = _decode_scalar(value, node)
     if scalar is not None:
@@ -183,7 +185,7 @@ def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: 
     # Go names the field without the keys of maps and the indexes of lists.
     field_path = _INDEXES.sub("", _KEYS.sub("", path))
     raise TypedError(
-        f"json: cannot unmarshal {_json_type(value)} into Go struct field "
+        f"json: cannot unmarshal {_name_json_type(value)} into Go struct field "
         f"{struct}.{field_path} of type {node.go_type}"
     )
 
@@ -203,7 +205,7 @@ def _decode_members(
     Raises:
         TypedError: a value has the wrong type.
     """
-    element_node = node.item()
+    element_node = node.get_item_node()
     zero = _build_zero(element_node)
     if isinstance(value, dict):
         return {
@@ -242,7 +244,7 @@ def _decode_scalar(value: Any, node: TypedNode) -> bool | float | None:
     return value if isinstance(value, float) and shape == "number" else None
 
 
-def _check_text(value: str, node: TypedNode) -> str:
+def _normalize_text(value: str, node: TypedNode) -> str:
     """Return a string, with a time normalized; refuse invalid base64 and times.
 
     Raises:
@@ -266,7 +268,7 @@ def _build_zero(node: TypedNode) -> Any:
     return zeros.get(node.shape, {} if node.shape in {"struct", "map"} else None)
 
 
-def _json_type(value: object) -> str:
+def _name_json_type(value: object) -> str:
     """Return Go's name of the JSON type of a value.
 
     Floats, and integers that do not fit into 32 bits, are printed with it.
@@ -279,6 +281,6 @@ def _json_type(value: object) -> str:
     return names.get(type(value), "number")
 
 
-def _go_name(name: str) -> str:
+def _format_go_name(name: str) -> str:
     """Return `v1.ServiceSpec` for `io.k8s.api.core.v1.ServiceSpec`."""
     return ".".join(name.split(".")[-2:])

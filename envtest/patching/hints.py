@@ -37,7 +37,7 @@ class PatchHints:
     resolve: Callable[[str], Schema]
 
     @classmethod
-    def builtin(cls, group: str, version: str, kind: str) -> Self:
+    def for_builtin_kind(cls, group: str, version: str, kind: str) -> Self:
         """Return the hints of a built-in kind.
 
         Raises:

@@ -42,7 +42,7 @@ def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
     _apply_orders(merged, rest, hints)
     for key, value in rest.items():
         if key.startswith(DELETE_FROM):
-            _delete_from(
+            _delete_list_items(
                 merged, strategic_lists.parse_list_name(key, DELETE_FROM), value=value, hints=hints
             )
         elif value is None:
@@ -107,7 +107,7 @@ def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
             rest.pop(name, None)
 
 
-def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
+def _delete_list_items(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
     """Remove scalars from a list, in place, as `$deleteFromPrimitiveList` says.
 
     A null removes the whole list. If either side is no list, nothing changes.
@@ -115,7 +115,7 @@ def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
     if value is None:
         merged.pop(name, None)
     elif isinstance(value, list) and isinstance(merged.get(name), list):
-        merged[name] = strategic_lists.delete_from(
+        merged[name] = strategic_lists.delete_items(
             merged[name], value, hint=hints.get_list_hint(name), merge_map=merge_map
         )
 

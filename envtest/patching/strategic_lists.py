@@ -143,7 +143,7 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
     return _interleave(ordered_items, other_items, order=patch, live=original, key=key)
 
 
-def delete_from(original: Items, deleted: Items, hint: Hint, merge_map: MergeMap) -> Items:
+def delete_items(original: Items, deleted: Items, hint: Hint, merge_map: MergeMap) -> Items:
     """Return a list without the items of another list.
 
     As in the real server, lists of maps are merged instead.
@@ -259,9 +259,9 @@ class _ItemIndex:
 
     def __contains__(self, item: Any) -> bool:
         """Return whether the list has an item of the same identity."""
-        return self.position(item) >= 0
+        return self.get_position(item) >= 0
 
-    def position(self, item: Any) -> int:
+    def get_position(self, item: Any) -> int:
         """Return the position of the item of the same identity; -1 if there is none."""
         return self._positions.get(_build_identity(_read_key(item, self._key)), -1)
 
@@ -338,8 +338,8 @@ def _interleave(
     while others and ordered:
         # An item of the server comes first if it stands before the next ordered item now.
         other_position, ordered_position = (
-            live_index.position(others[0]),
-            live_index.position(ordered[0]),
+            live_index.get_position(others[0]),
+            live_index.get_position(ordered[0]),
         )
         out.append((others if 0 <= other_position < ordered_position else ordered).pop(0))
     return out + others + ordered
@@ -352,7 +352,7 @@ def _arrange_items(items: Items, order: _ItemIndex) -> Items:
     that of its algorithm. For short lists that is insertion sort, which is repeated here. For
     longer lists no client can rely on an order.
     """
-    positions = [order.position(item) for item in items]
+    positions = [order.get_position(item) for item in items]
     if -1 not in positions or len(items) > _SHORT:
         return [item for _, item in sorted(zip(positions, items, strict=True), key=lambda p: p[0])]
     ranked = list(zip(positions, items, strict=True))

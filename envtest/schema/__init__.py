@@ -5,7 +5,7 @@ pure functions over decoded JSON; their yardstick is kube-apiserver v1.36.
 """
 
 from envtest.schema.compiled import CompiledSchema
-from envtest.schema.crd import default_crd, find_crd_warnings, find_names_errors, validate_crd
+from envtest.schema.crd import find_crd_warnings, find_names_errors, set_crd_defaults, validate_crd
 from envtest.schema.decoding import (
     MalformedJSON,
     MalformedYAML,
@@ -38,7 +38,6 @@ __all__ = [
     "build_table_cells",
     "build_table_columns",
     "cut_snippet",
-    "default_crd",
     "dump_yaml",
     "find_crd_warnings",
     "find_names_errors",
@@ -46,5 +45,6 @@ __all__ = [
     "join_messages",
     "read_json",
     "read_yaml",
+    "set_crd_defaults",
     "validate_crd",
 ]

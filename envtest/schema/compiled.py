@@ -107,12 +107,14 @@ class CompiledSchema:
         metadata = obj.get("metadata")
         problems: list[str] = []
         if metadata is not None:
-            problems = objectmeta.coerce(metadata, "metadata", old.get("metadata") or _NOTHING)
+            problems = objectmeta.coerce_metadata(
+                metadata, "metadata", old.get("metadata") or _NOTHING
+            )
         unknown: list[str] = []
         self._prune.prune_root(obj, unknown, old)
         unknown.sort()
         if self._embedded is not None:
-            self._embedded.coerce(obj, "", unknown)
+            self._embedded.coerce_objects(obj, "", unknown)
         return problems + unknown
 
     def set_defaults(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> None:
@@ -123,11 +125,11 @@ class CompiledSchema:
             old: an object that was pruned and defaulted; parts that are the same Python object
                 there are skipped.
         """
-        self._defaults.apply(obj, old)
+        self._defaults.apply_defaults(obj, old)
 
     def set_defaults_on_apply(self, obj: dict[str, Any]) -> None:
         """Set defaults after a server-side apply, in place; nulls without a default stay."""
-        self._applied_defaults.apply(obj)
+        self._applied_defaults.apply_defaults(obj)
 
     def validate(
         self,
@@ -152,10 +154,10 @@ class CompiledSchema:
         """
         pair = None if old is None else Pair(self._shape, obj, old)
         errors: list[FieldError] = []
-        self._values.check(obj, "", out=errors, pair=pair)
+        self._values.add_errors(obj, "", out=errors, pair=pair)
         out = [*first, *_drop_repeated(errors)]
         if self._embedded is not None:
-            self._embedded.check(obj, "", out)
+            self._embedded.add_errors(obj, "", out)
         if self._lists is not None:
             self._check_lists(obj, old, out)
         if self._rules is not None:
@@ -163,7 +165,9 @@ class CompiledSchema:
             if out and any(error.blocks_rules for error in out):
                 out.append(_RULES_SKIPPED)
             else:
-                out += self._rules.check(obj, pair, warnings if warnings is not None else [])
+                out += self._rules.evaluate_rules(
+                    obj, pair, warnings if warnings is not None else []
+                )
         return out
 
     def _check_lists(
@@ -172,11 +176,11 @@ class CompiledSchema:
         """Append the errors of set and map lists, unless the old object has such errors, too."""
         assert self._lists is not None
         errors: list[FieldError] = []
-        self._lists.check(obj, "", errors)
+        self._lists.add_errors(obj, "", errors)
         if errors and old is not None:
             # Ratcheting: an update need not correct lists that were stored with duplicates.
             old_errors: list[FieldError] = []
-            self._lists.check(old, "", old_errors)
+            self._lists.add_errors(old, "", old_errors)
             if old_errors:
                 return
         out += errors

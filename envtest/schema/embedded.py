@@ -50,7 +50,7 @@ class EmbeddedNode:
             return None
         return cls(is_embedded, properties, additional=additional, items=items)
 
-    def coerce(self, value: Any, path: str, unknown: list[str]) -> None:
+    def coerce_objects(self, value: Any, path: str, unknown: list[str]) -> None:
         """Normalize type and metadata of embedded objects, in place.
 
         Args:
@@ -63,14 +63,14 @@ class EmbeddedNode:
         if self._is_embedded and isinstance(value, dict):
             _coerce_object(value, path, unknown)
         for child, item, inner in self._pair_children(value, path):
-            child.coerce(item, inner, unknown)
+            child.coerce_objects(item, inner, unknown)
 
-    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+    def add_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append the errors of apiVersion, kind and metadata of embedded objects."""
         if self._is_embedded and isinstance(value, dict):
             _check_object(value, path, out)
         for child, item, inner in self._pair_children(value, path):
-            child.check(item, inner, out)
+            child.add_errors(item, inner, out)
 
     def _pair_children(self, value: Any, path: str) -> list[tuple[Self, Any, str]]:
         """Return the nodes one level below, each with its value and path."""
@@ -108,7 +108,7 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
         value["metadata"] = {}
     metadata = value["metadata"]
     try:
-        unknown += objectmeta.coerce(metadata, f"{path}.metadata")
+        unknown += objectmeta.coerce_metadata(metadata, f"{path}.metadata")
     except objectmeta.MalformedMetadata as error:
         raise MalformedObject(
             build_invalid_error(f"{path}.metadata", metadata, str(error))
@@ -121,7 +121,7 @@ def _check_object(value: Mapping[str, Any], path: str, out: list[FieldError]) ->
     _check_kind(value.get("kind"), f"{path}.kind", out)
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
-        out += objectmeta.validate(metadata, f"{path}.metadata")
+        out += objectmeta.find_embedded_metadata_errors(metadata, f"{path}.metadata")
 
 
 def _check_api_version(version: Any, path: str, out: list[FieldError]) -> None:

@@ -97,7 +97,7 @@ class MapListNode:
             else None
         )
 
-    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+    def add_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append an error for each item that repeats an earlier one, at the first repetition."""
         if isinstance(value, list):
             self._check_list(value, path, out)
@@ -106,9 +106,9 @@ class MapListNode:
             for name, item in value.items():
                 child = self._properties.get(name)
                 if child is not None:
-                    child.check(item, prefix + name, out)
+                    child.add_errors(item, prefix + name, out)
                 elif self._additional is not None:
-                    self._additional.check(item, f"{path}[{name}]", out)
+                    self._additional.add_errors(item, f"{path}[{name}]", out)
 
     def _check_list(self, value: list[Any], path: str, out: list[FieldError]) -> None:
         """Append an error for each duplicate in a set or map list, then check the items."""
@@ -134,4 +134,4 @@ class MapListNode:
             seen.add(key)
         if self._items is not None:
             for index, item in enumerate(value):
-                self._items.check(item, f"{path}[{index}]", out)
+                self._items.add_errors(item, f"{path}[{index}]", out)

@@ -1,7 +1,7 @@
 """ObjectMeta of custom resources: conversion and validation.
 
 The server decodes the metadata of an object, and of each embedded resource, into Go's struct and
-encodes it again. `coerce` has the same effect on decoded JSON.
+encodes it again. `coerce_metadata` has the same effect on decoded JSON.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class MalformedMetadata(ValueError):
     """Metadata of the wrong shape; the message is that of Go's JSON decoder."""
 
 
-def coerce(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[str]:
+def coerce_metadata(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[str]:
     """Drop unknown, null and empty fields from `metadata`, and normalize the others, in place.
 
     Args:
@@ -252,24 +252,24 @@ def _format_time(value: str) -> str:
         raise MalformedMetadata(f'parsing time "{value}": {error}') from error
 
 
-def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
+def find_embedded_metadata_errors(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
     """Return the errors of labels, annotations, owner references and finalizers.
 
     The caller validates names.
     """
     out: list[FieldError] = []
-    check_owners(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
+    add_owner_errors(metadata.get("ownerReferences") or [], f"{path}.ownerReferences", out)
     for finalizer in metadata.get("finalizers") or []:
         out += [
             build_invalid_error(f"{path}.finalizers", finalizer, problem)
             for problem in names.find_qualified_name_errors(finalizer)
         ]
-    check_labels(metadata.get("labels") or {}, f"{path}.labels", out)
-    check_annotations(metadata.get("annotations") or {}, f"{path}.annotations", out)
+    add_label_errors(metadata.get("labels") or {}, f"{path}.labels", out)
+    add_annotation_errors(metadata.get("annotations") or {}, f"{path}.annotations", out)
     return out
 
 
-def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) -> None:
+def add_label_errors(labels: Mapping[str, str], path: str, out: list[FieldError]) -> None:
     """Append the errors of label keys and values."""
     for key, value in sorted(labels.items()):
         out += [
@@ -282,7 +282,9 @@ def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) ->
         ]
 
 
-def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
+def add_annotation_errors(
+    annotations: Mapping[str, str], path: str, out: list[FieldError]
+) -> None:
     """Append the errors of annotation keys, and of their size together (256 KiB)."""
     for key in sorted(annotations):
         # As in ValidateAnnotations, case does not matter.
@@ -295,7 +297,7 @@ def check_annotations(annotations: Mapping[str, str], path: str, out: list[Field
         out.append(build_too_long_error(path, _ANNOTATIONS_MAX))
 
 
-def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
+def add_owner_errors(owners: list[dict[str, Any]], path: str, out: list[FieldError]) -> None:
     """Append the errors of owner references: missing fields, and a second controller."""
     controller: dict[str, Any] | None = None
     for owner in owners:

@@ -190,7 +190,7 @@ class DefaultNode:
             return None, _ChildDefault()
         return cls(schema), _ChildDefault(not schema.get("nullable"), schema.get("default"))
 
-    def apply(self, value: Any, old: Mapping[str, Any] = _NO_OBJECT) -> None:
+    def apply_defaults(self, value: Any, old: Mapping[str, Any] = _NO_OBJECT) -> None:
         """Set defaults at and below a value, and replace or drop nulls, in place.
 
         Args:
@@ -206,16 +206,16 @@ class DefaultNode:
             self._set_defaults(value)
         # One fast test for all values, because nulls are rare.
         if None in value.values():
-            self._settle_nulls(value)
+            self._replace_or_drop_nulls(value)
         if self._additional is None:
             for name, child in self._busy_properties.items():
                 item = value.get(name)
                 if type(item) in _CONTAINERS and old.get(name) is not item:
-                    child.apply(item)
+                    child.apply_defaults(item)
             return
         for name, item in value.items():
             if type(item) in _CONTAINERS and old.get(name) is not item:
-                self._properties.get(name, self._additional).apply(item)
+                self._properties.get(name, self._additional).apply_defaults(item)
 
     def _set_defaults(self, value: dict[str, Any]) -> None:
         """Set the properties of an object that are absent, or null where null is not allowed."""
@@ -236,9 +236,9 @@ class DefaultNode:
             if item is None and self._items_default.fills_nulls:
                 value[index] = copy.deepcopy(self._items_default.default)
             if type(value[index]) in _CONTAINERS:
-                items.apply(value[index])
+                items.apply_defaults(value[index])
 
-    def _settle_nulls(self, value: dict[str, Any]) -> None:
+    def _replace_or_drop_nulls(self, value: dict[str, Any]) -> None:
         """Replace or drop each null that the schema does not allow, in place.
 
         A null value of a map is replaced by the default, if there is one. All others are dropped;
@@ -269,7 +269,7 @@ class AppliedDefaultNode(DefaultNode):
     __slots__ = ()
 
     @override
-    def _settle_nulls(self, value: dict[str, Any]) -> None:
+    def _replace_or_drop_nulls(self, value: dict[str, Any]) -> None:
         """Replace each null value of a map by the default, if there is one; drop no null."""
         default = self._additional_default.default
         if default is None:

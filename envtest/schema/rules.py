@@ -154,7 +154,7 @@ class _RuleValue:
     pair: Pair | None
     nearest: Pair | None
 
-    def below(self, value: Any, path: str, old: Any, pair: Pair | None) -> "_RuleValue":
+    def build_part(self, value: Any, path: str, old: Any, pair: Pair | None) -> "_RuleValue":
         """Return a part of this value."""
         return _RuleValue(value, path, old=old, pair=pair, nearest=pair or self.nearest)
 
@@ -217,7 +217,7 @@ class RuleTree:
         )
         return tree if tree._rules or has_rules_below else None
 
-    def check(self, obj: Any, pair: Pair | None, warnings: list[str]) -> list[FieldError]:
+    def evaluate_rules(self, obj: Any, pair: Pair | None, warnings: list[str]) -> list[FieldError]:
         """Evaluate all rules; return the errors.
 
         Args:
@@ -227,10 +227,10 @@ class RuleTree:
         """
         old = _MISSING if pair is None else pair.old
         results = _RuleResults([], warnings)
-        self.check_value(_RuleValue(obj, "", old=old, pair=pair, nearest=pair), results)
+        self.evaluate_value(_RuleValue(obj, "", old=old, pair=pair, nearest=pair), results)
         return results.errors
 
-    def check_value(self, rule_value: _RuleValue, results: _RuleResults) -> None:
+    def evaluate_value(self, rule_value: _RuleValue, results: _RuleResults) -> None:
         """Evaluate the rules of a value and of all its parts, unless the result is known.
 
         A value that is the same Python object as the old one, as after a merge patch, is
@@ -267,10 +267,10 @@ class RuleTree:
             for index, item in enumerate(value):
                 old_item = _MISSING if old_items is None else old_items.get(item, _MISSING)
                 pair = None if rule_value.pair is None else rule_value.pair.pair_item(item)
-                inner = rule_value.below(
+                inner = rule_value.build_part(
                     item, f"{rule_value.path}[{index}]", old=old_item, pair=pair
                 )
-                self._items.check_value(inner, results)
+                self._items.evaluate_value(inner, results)
 
     def _check_fields(self, rule_value: _RuleValue, results: _RuleResults) -> None:
         """Evaluate the rules of the fields of an object.
@@ -289,8 +289,9 @@ class RuleTree:
                 # There are no rules at or below this field.
                 continue
             pair = None if rule_value.pair is None else rule_value.pair.pair_member(name, item)
-            child.check_value(
-                rule_value.below(item, path, old=old_value.get(name, _MISSING), pair=pair), results
+            child.evaluate_value(
+                rule_value.build_part(item, path, old=old_value.get(name, _MISSING), pair=pair),
+                results,
             )
 
     def _evaluate_own(self, rule_value: _RuleValue, results: _RuleResults) -> None:

@@ -36,7 +36,7 @@ class PrintedColumn:
     priority: int
     find: Find
 
-    def definition(self) -> dict[str, Any]:
+    def build_definition(self) -> dict[str, Any]:
         """Return the entry of `columnDefinitions`."""
         return {
             "name": self.name,

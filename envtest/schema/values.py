@@ -1,7 +1,7 @@
 """Validation of values by an OpenAPI schema, with the API server's errors.
 
-Every schema node is compiled once to a `ValueSchema`. Its `check` walks a value and the schema
-together, and appends errors to one list.
+Every schema node is compiled once to a `ValueSchema`. Its `add_errors` walks a value and the
+schema together, and appends errors to one list.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class ValueSchema:
         self._min_properties: int | None = schema.get("minProperties")
         self._max_properties: int | None = schema.get("maxProperties")
 
-    def check(
+    def add_errors(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None
     ) -> None:
         """Append the errors of a value to `out`; an unchanged value has none (ratcheting).
@@ -125,15 +125,15 @@ class ValueSchema:
         if self._types or self._format:
             self._check_type(value, value_type, path=path, out=out)
         if self._branches is not None:
-            self._branches.check(value, path, out)
+            self._branches.add_errors(value, path, out)
         if value_type is str:
             self._check_string(value, path, out)
         elif value_type is list:
             self._check_list(value, path, out=out, pair=pair)
         elif value_type in {int, float}:
-            self._number.check(value, path, out)
+            self._number.add_errors(value, path, out)
         if self._enum is not None:
-            self._enum.check(value, path, out)
+            self._enum.add_errors(value, path, out)
         if value_type is dict:
             self._check_object(value, path, out=out, pair=pair)
 
@@ -142,7 +142,7 @@ class ValueSchema:
         if self._types and not self._nullable:
             out.append(_build_type_error(path, ",".join(self._types), "null"))
         if self._enum is not None:
-            self._enum.check(None, path, out)
+            self._enum.add_errors(None, path, out)
 
     def _check_type(self, value: Any, value_type: type, path: str, out: list[FieldError]) -> None:
         """Append an error if a value has none of the schema's types, nor its format."""
@@ -195,7 +195,7 @@ class ValueSchema:
                 if type(item) is str and items.plain_text:
                     continue
                 item_pair = None if pair is None else pair.pair_item(item)
-                items.check(item, f"{path}[{index}]", out=out, pair=item_pair)
+                items.add_errors(item, f"{path}[{index}]", out=out, pair=item_pair)
         size = len(value)
         if self._min_items is not None and size < self._min_items:
             detail = f"{path} in body should have at least {self._min_items} items"
@@ -220,13 +220,13 @@ class ValueSchema:
             # A field without a schema; pruning decides whether it stays.
             if child is None:
                 continue
-            # A shortcut of `check` for strings, which are a large part of an object: no pair is
-            # created for a string that is valid or unchanged.
+            # A shortcut for strings, which are a large part of an object: no pair is created for a
+            # string that is valid or unchanged.
             is_unchanged = old is not None and old.get(name) == item
             if type(item) is str and (child.plain_text or is_unchanged):
                 continue
             item_pair = None if pair is None else pair.pair_member(name, item)
-            child.check(item, prefix + name, out=out, pair=item_pair)
+            child.add_errors(item, prefix + name, out=out, pair=item_pair)
         out += [
             build_required_error(prefix + name) for name in self._required if name not in value
         ]
@@ -251,7 +251,7 @@ class _Number:
         self._excludes_high = bool(schema.get("exclusiveMaximum"))
         self._factor = schema.get("multipleOf")
 
-    def check(self, value: float, path: str, out: list[FieldError]) -> None:
+    def add_errors(self, value: float, path: str, out: list[FieldError]) -> None:
         """Append the errors of `value` to `out`."""
         if not self._fits(value):
             shape = f"with format {self._format}" if self._format else "(default format)"
@@ -308,7 +308,7 @@ class _Enum:
             return json.dumps(value, sort_keys=True)
         return (isinstance(value, bool), value)
 
-    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+    def add_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append an error for a value that is not allowed; null never is."""
         if value is None or self._build_key(value) not in self._allowed_keys:
             out.append(build_not_supported_error(path, value, self._listed_values))
@@ -335,7 +335,7 @@ class _Branches:
         lists = any(schema.get(name) for name in ("anyOf", "oneOf", "allOf"))
         return cls(schema) if lists or schema.get("not") is not None else None
 
-    def check(self, value: Any, path: str, out: list[FieldError]) -> None:
+    def add_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append the errors of `value`."""
         quoted_path = quote(path)
         if self._any_of:
@@ -373,7 +373,7 @@ class _Branches:
 def _list_errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:
     """Return the errors of a value by one branch."""
     out: list[FieldError] = []
-    branch.check(value, path, out)
+    branch.add_errors(value, path, out)
     return out
 
 

@@ -104,7 +104,7 @@ class Api:
         stored = self.get_table(namespaces).get(namespace)
         if stored is None:
             raise namespaces.build_not_found_error(namespace)
-        if namespaces.load(stored)["metadata"].get("deletionTimestamp"):
+        if namespaces.decode_object(stored)["metadata"].get("deletionTimestamp"):
             error = failures.build_forbidden(
                 resource.plural,
                 resource.group,

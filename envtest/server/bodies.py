@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.managedfields.gotext import name_json_type
 from envtest.kinds.catalogue import build_schema_name, get_schemas, list_resources
-from envtest.kinds.typed import TypedError, decode, load_node
+from envtest.kinds.typed import TypedError, decode_object, load_node
 from envtest.schema import (
     MalformedJSON,
     MalformedMetadata,
@@ -106,7 +106,7 @@ def read_subresource_body(
     # The catalogue has no schema of some kinds; their bodies stay as they are.
     if name in get_schemas():
         try:
-            dropped = decode(body, load_node(name))
+            dropped = decode_object(body, load_node(name))
         except TypedError as error:
             raise _build_unfit_error(kind, version, str(error)) from None
         if unknown is not None:

@@ -12,7 +12,7 @@ from controller.managedfields import FieldModel, Versions
 from envtest.schema import CompiledSchema
 from envtest.schema.errors import NO_FIELD, FieldError, build_invalid_error
 from envtest.schema.names import find_subdomain_errors
-from envtest.schema.objectmeta import coerce
+from envtest.schema.objectmeta import coerce_metadata
 from envtest.schema.tables import build_table_cells, build_table_columns
 from envtest.server import objectmeta
 from envtest.server.api import Api
@@ -68,10 +68,10 @@ class CustomRules(Rules):
         # and groups. In another version of this kind it reports all fields as unknown.
         group = body.get("apiVersion", "").rpartition("/")[0]
         if body.get("kind") != self._kind or group != self.definition["group"]:
-            return coerce(body["metadata"], "metadata")
+            return coerce_metadata(body["metadata"], "metadata")
         type_fields = {"apiVersion", "kind", "metadata"}
         unknown = sorted(name for name in body if name not in type_fields)
-        return coerce(body["metadata"], "metadata") + unknown
+        return coerce_metadata(body["metadata"], "metadata") + unknown
 
     @override
     def set_defaults(self, body: Body) -> None:
@@ -232,7 +232,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 _SUB_VERBS = ["get", "patch", "update"]
 
 
-class Definition:
+class EstablishedCrd:
     """A CRD that is established, compiled.
 
     Attributes:

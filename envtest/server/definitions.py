@@ -17,14 +17,14 @@ from controller.managedfields import track_update
 from controller.managedfields.gotext import quote
 from envtest.server import objectmeta
 from envtest.server.api import Api
-from envtest.server.custom import Definition
+from envtest.server.custom import EstablishedCrd
 from envtest.server.objectmeta import Body
 from envtest.storage import StoredChange, StoredObject
 
 _CRD_TABLE = "apiextensions.k8s.io/customresourcedefinitions"
 
 
-class Definitions:
+class CrdController:
     """Follows CRDs and keeps the registry up to date."""
 
     def __init__(self, api: Api) -> None:
@@ -39,7 +39,7 @@ class Definitions:
         assert resource is not None
         self._resource = resource
 
-    def attach(self) -> None:
+    def subscribe_to_store(self) -> None:
         """Process the present CRDs, then each CRD as soon as it changes."""
         self._process_all_crds()
         self._api.store.listeners.append(self._process_change)
@@ -86,7 +86,7 @@ class Definitions:
         Steps: clean up a terminating CRD; decide about its names; set its approval; establish it;
         serve it. The last step writes nothing.
         """
-        live = self._resource.load(stored)
+        live = self._resource.decode_object(stored)
         # The steps change this copy. managedFields are computed from its differences to `live`.
         body = {**live, "metadata": dict(live["metadata"]), "status": dict(live["status"])}
         if "deletionTimestamp" in live["metadata"]:
@@ -116,7 +116,7 @@ class Definitions:
         """
         cached = self._briefs.get(stored.key)
         if cached is None or cached[0] != stored.revision:
-            body = self._resource.load(stored)
+            body = self._resource.decode_object(stored)
             names = (body.get("status") or {}).get("acceptedNames") or {}
             brief = {"spec": {"group": body["spec"]["group"]}, "status": {"acceptedNames": names}}
             cached = self._briefs[stored.key] = stored.revision, brief
@@ -130,7 +130,7 @@ class Definitions:
         if previous_state == state:
             # Only metadata or conditions changed.
             return
-        definition = Definition(body)
+        definition = EstablishedCrd(body)
         self._api.registry.remove(spec["group"], spec["names"]["plural"])
         for resource in definition.build_resources():
             self._api.registry.add(resource)
@@ -160,7 +160,7 @@ class Definitions:
             finalizers remain: their deletion starts the next step.
         """
         meta, status = body["metadata"], body["status"]
-        if CLEANUP not in meta.get("finalizers", ()):
+        if CLEANUP_FINALIZER not in meta.get("finalizers", ()):
             # The objects are removed already; the CRD waits for finalizers of others.
             return False
         table_name = f"{body['spec']['group']}/{body['spec']['names']['plural']}"
@@ -224,7 +224,7 @@ class Definitions:
         meta = body["metadata"]
         set_condition(body["status"], "Terminating", value="False", reason=reason, message=message)
         meta["finalizers"] = [
-            finalizer for finalizer in meta["finalizers"] if finalizer != CLEANUP
+            finalizer for finalizer in meta["finalizers"] if finalizer != CLEANUP_FINALIZER
         ]
         if meta["finalizers"]:
             return self._write(live, body)
@@ -257,7 +257,7 @@ class Definitions:
         )
 
 
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _APPROVAL = "api-approved.kubernetes.io"
 _ACCEPTED = "the initial names have been accepted"
 _CONFLICTS = {

@@ -12,7 +12,7 @@ from envtest.server.bodies import read_subresource_body
 from envtest.server.call import Answer, AuthorizedCall, JsonAnswer, ListAnswer, ObjectAnswer
 from envtest.server.failures import StatusError, build_bad_request, build_invalid_object
 from envtest.server.options import META_GROUP, read_list_options, validate_dry_run
-from envtest.server.reads import select
+from envtest.server.reads import select_objects
 from envtest.server.resource import StoredResource
 from envtest.storage import StoredObject
 
@@ -42,7 +42,7 @@ async def answer_delete_collection(api: Api, call: AuthorizedCall) -> Answer:
     """Answer a DELETE on a collection with the selected objects as they were before."""
     selection_options = read_list_options(call.query, call.resource.rules, watch=False)
     options = _read_delete_options(call)
-    selection = select(api, call, selection_options)
+    selection = select_objects(api, call, selection_options)
     for stored in selection.items:
         # While admission decided about the objects before it, this one may have changed or gone.
         current = api.get_table(call.resource).get(stored.key)
@@ -112,7 +112,7 @@ async def _delete(
     if why is not None:
         raise failures.build_forbidden(resource.plural, resource.group, name=key, why=why)
     while True:
-        body = resource.load(stored)
+        body = resource.decode_object(stored)
         _check_preconditions(
             call, stored, body=body, preconditions=options.get("preconditions") or {}
         )
@@ -144,7 +144,7 @@ def _build_answer(
     result = remaining or (stored if resource.rules.returns_deleted else None)
     if result is not None:
         return ObjectAnswer(200, resource, resource.encode_object(result))
-    meta = resource.load(stored)["metadata"]
+    meta = resource.decode_object(stored)["metadata"]
     details = {"name": meta["name"], "group": resource.group, "kind": resource.plural}
     present = {name: value for name, value in details.items() if value}
     return JsonAnswer(
@@ -173,7 +173,7 @@ def remove_or_terminate(
     Returns:
         The object marked as terminating; None if it is gone, or would be without the dry run.
     """
-    body = resource.load(stored)
+    body = resource.decode_object(stored)
     # Kinds that mark the deletion themselves have no propagation at their first deletion.
     if not _is_marked_by_kind(resource, body):
         _set_propagation_finalizer(resource, body, options)
@@ -271,7 +271,7 @@ def _terminate(
         dry: whether to store nothing.
     """
     meta = body["metadata"]
-    unchanged = resource.load(stored)
+    unchanged = resource.decode_object(stored)
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = objectmeta.format_current_time()
         # As rest.BeforeDelete does, which kinds that mark the deletion themselves do not call.

@@ -22,7 +22,7 @@ _FORMS: Final[Mapping[tuple[str, ...], Form]] = {
 
 
 @remember_results(256)
-def negotiate(accept: str, *supported: Form) -> Form:
+def negotiate_form(accept: str, *supported: Form) -> Form:
     """Return the supported form that the client prefers.
 
     Args:

@@ -20,7 +20,7 @@ from envtest.schema.errors import (
     build_required_error,
 )
 from envtest.schema.names import find_label_errors, find_qualified_name_errors
-from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
+from envtest.schema.objectmeta import add_annotation_errors, add_label_errors, add_owner_errors
 from envtest.server.failures import to_field_error
 
 Body = dict[str, Any]
@@ -39,9 +39,9 @@ _IMMUTABLE = (
 )
 
 _COLLECTION_CHECKS: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None]], ...] = (
-    ("labels", check_labels),
-    ("annotations", check_annotations),
-    ("ownerReferences", check_owners),
+    ("labels", add_label_errors),
+    ("annotations", add_annotation_errors),
+    ("ownerReferences", add_owner_errors),
 )
 
 

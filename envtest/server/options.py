@@ -18,7 +18,12 @@ from envtest.schema.errors import (
 )
 from envtest.server.failures import build_bad_request, build_invalid_object, to_field_error
 from envtest.server.rules import Rules
-from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
+from envtest.server.selectors import (
+    FieldSelector,
+    LabelSelector,
+    parse_field_selector,
+    parse_label_selector,
+)
 from envtest.wire.texts import find_number_fault
 
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
@@ -132,8 +137,8 @@ def read_list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) ->
         # end for clients that ask for bookmarks.
         initial_events, match = True, "NotOlderThan"
     options = ListOptions(
-        labels=parse_labels(query.get("labelSelector", "")),
-        fields=parse_fields(query.get("fieldSelector", "")),
+        labels=parse_label_selector(query.get("labelSelector", "")),
+        fields=parse_field_selector(query.get("fieldSelector", "")),
         # As in kube-apiserver, a negative limit is none.
         limit=max(0, limit),
         token=query.get("continue", ""),

@@ -80,10 +80,10 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
     # Called for its 404: kube-apiserver reports a missing object before any fault of the patch.
     api.get_stored(call)
     apply_to, complaints = _read_patch(call)
-    for attempt in range(_TRIES):
+    for attempt in range(_MAX_ATTEMPTS):
         stored = api.get_stored(call)
-        live = call.resource.load(stored)
-        original = live if _may_share_parts(call) else call.resource.load(stored)
+        live = call.resource.decode_object(stored)
+        original = live if _may_share_parts(call) else call.resource.decode_object(stored)
         decoded = DecodedBody(apply_to(original))
         if decoded.body.get("metadata") is original["metadata"]:
             # A write sets fields of metadata, but nothing below them. So a shallow copy protects
@@ -99,7 +99,9 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
             partial(apply_to, original) if original is live else partial(_decode, data)
         )
         _fit_patched(call.resource, decoded, live=original, copy_undecoded=copy_undecoded)
-        _enforce_on_patched(call, decoded, options=options, copy_undecoded=copy_undecoded)
+        _enforce_field_validation_on_patched(
+            call, decoded, options=options, copy_undecoded=copy_undecoded
+        )
         fit_names_to_path(call, decoded.body)
         try:
             return await update_object(
@@ -113,7 +115,7 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
                 error.code != 409
                 or sets_other_version
                 or not has_other_write
-                or attempt == _TRIES - 1
+                or attempt == _MAX_ATTEMPTS - 1
             ):
                 raise
     # Never reached, because the last attempt returns or raises; the type checker needs it.
@@ -156,7 +158,7 @@ def _read_patch(
     if call.content_type == MERGE_PATCH:
         return lambda body: _require_object(apply_merge_patch(body, content)), complaints
     resource = call.resource
-    hints = PatchHints.builtin(resource.group, resource.version, resource.kind)
+    hints = PatchHints.for_builtin_kind(resource.group, resource.version, resource.kind)
     return lambda body: _require_object(apply_strategic_patch(body, content, hints)), complaints
 
 
@@ -168,7 +170,7 @@ def _require_object(value: Any) -> dict[str, Any]:
 
 
 # How often a patch is tried while other writes come in between.
-_TRIES = 5
+_MAX_ATTEMPTS = 5
 
 _BuildObject = Callable[[], dict[str, Any]]
 
@@ -234,7 +236,7 @@ def _decode_patched(
         body["metadata"]["managedFields"] = managed_fields
 
 
-def _enforce_on_patched(
+def _enforce_field_validation_on_patched(
     call: AuthorizedCall, decoded: DecodedBody, options: WriteOptions, copy_undecoded: _BuildObject
 ) -> None:
     """Treat unknown and duplicate fields of a patched object as fieldValidation says.
@@ -261,12 +263,12 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
     """
     resource = call.resource
     applied, duplicates = _read_applied(call)
-    for attempt in range(_TRIES):
+    for attempt in range(_MAX_ATTEMPTS):
         stored = api.get_table(resource).get(call.key)
         # Only the main resource creates objects.
         if stored is None and call.info.subresource:
             raise resource.build_not_found_error(call.info.name)
-        live = resource.load(stored) if stored else None
+        live = resource.decode_object(stored) if stored else None
         result = apply(
             live,
             applied,
@@ -280,7 +282,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
         )
         # Decoding changes the body in place. `applied` must stay as it is for another attempt.
         body = _copy_tree(result)
-        _enforce_on_duplicates(call, options, duplicates)
+        _enforce_field_validation_on_duplicates(call, options, duplicates)
         decoded = DecodedBody(body)
         _fit_patched(
             resource, decoded, live={}, copy_undecoded=partial(_decode, msgspec.json.encode(body))
@@ -300,7 +302,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
                 api,
                 call,
                 stored=stored,
-                live=resource.load(stored),
+                live=resource.decode_object(stored),
                 body=body,
                 options=options,
                 is_tracked=True,
@@ -308,7 +310,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
         except StatusError as error:
             has_other_write = api.get_table(resource).get(call.key) is not stored
             # A conflict without another write, such as a webhook's, would only recur.
-            if error.code != 409 or not has_other_write or attempt == _TRIES - 1:
+            if error.code != 409 or not has_other_write or attempt == _MAX_ATTEMPTS - 1:
                 raise
     # Never reached, because the last attempt returns or raises; the type checker needs it.
     raise resource.build_conflict_error(call.info.name)
@@ -329,7 +331,7 @@ def _refuse_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
         )
 
 
-def _enforce_on_duplicates(
+def _enforce_field_validation_on_duplicates(
     call: AuthorizedCall, options: WriteOptions, duplicates: list[str]
 ) -> None:
     """Treat duplicate keys of an applied configuration as fieldValidation says.

@@ -10,7 +10,7 @@ import msgspec
 
 from envtest.server import discovery
 from envtest.server.api import Api
-from envtest.server.forms import JSON, negotiate
+from envtest.server.forms import JSON, negotiate_form
 from envtest.server.openapi import OpenApi
 from envtest.wire.query import Query
 
@@ -83,12 +83,12 @@ class Documents:
         if body is None:
             return None
         # Called for its 406 if the client does not accept JSON.
-        negotiate(accept, "object")
+        negotiate_form(accept, "object")
         return Document(msgspec.json.encode(body), JSON)
 
     def _build_root(self, root: str, accept: str, known_etags: str, address: str) -> Document:
         """Return the answer to /api or /apis: the groups, or aggregated discovery if accepted."""
-        if negotiate(accept, "groups", "object") == "object":
+        if negotiate_form(accept, "groups", "object") == "object":
             index = (
                 discovery.build_core_versions(address)
                 if root == "api"

@@ -72,7 +72,7 @@ async def answer_list(api: Api, call: AuthorizedCall) -> ListAnswer:
     options = read_list_options(call.query, call.resource.rules, watch=False)
     if options.version:
         await wait_until_fresh(api, options.version)
-    selection = select(api, call, options)
+    selection = select_objects(api, call, options)
     bodies = [call.resource.encode_body(stored) for stored in selection.items]
     return ListAnswer(
         call.resource,
@@ -128,7 +128,7 @@ def build_too_new_error(api: Api, revision: int) -> StatusError:
     )
 
 
-def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selection:
+def select_objects(api: Api, call: AuthorizedCall, options: ListOptions) -> Selection:
     """Return the objects that a list asks for.
 
     Raises:

@@ -16,7 +16,7 @@ _CHOICES = "must be 'Metadata', 'Object', 'None', or empty"
 _decode = msgspec.json.Decoder().decode
 
 
-def render(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, bytes]:
+def render_answer(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, bytes]:
     """Return the status and the body of an answer.
 
     Args:

@@ -73,7 +73,7 @@ class StoredResource:
         """Return an object's JSON in this version."""
         return self.head + self.encode_body(stored)[1:]
 
-    def load(self, stored: StoredObject) -> dict[str, Any]:
+    def decode_object(self, stored: StoredObject) -> dict[str, Any]:
         """Return a decoded copy of an object in this version, with apiVersion and kind."""
         body = _decode(stored.body)
         if self.to_version is not None:

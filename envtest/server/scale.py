@@ -7,7 +7,7 @@ the manager of the object's own field, such as `spec.replicas`.
 from typing import Any
 
 from controller.managedfields import PatchError
-from envtest.kinds.typed import TypedError, decode, load_node
+from envtest.kinds.typed import TypedError, decode_object, load_node
 from envtest.patching import apply_merge_patch
 from envtest.schema import MalformedJSON, read_json
 from envtest.schema.errors import build_invalid_error
@@ -42,7 +42,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> JsonAnswer:
         StatusError: there is no such object, or the scale is invalid.
     """
     resource, stored = call.resource, api.get_stored(call)
-    live = resource.load(stored)
+    live = resource.decode_object(stored)
     present = _build_scale(resource, live)
     if call.info.verb == "get":
         return JsonAnswer(200, present)
@@ -57,7 +57,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> JsonAnswer:
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     options = read_write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
     # A second copy, because `live` must not change.
-    body = resource.load(stored)
+    body = resource.decode_object(stored)
     _set_at(body, _find_paths(resource)["specReplicasPath"], replicas)
     # A scale without resourceVersion applies to the state that was just read.
     body["metadata"]["resourceVersion"] = meta.get("resourceVersion") or str(stored.revision)
@@ -86,7 +86,7 @@ def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]
     if not isinstance(patched, dict):
         raise build_bad_request("the scale is no object")
     try:
-        decode(patched, load_node(_SCHEMA))
+        decode_object(patched, load_node(_SCHEMA))
     except TypedError as error:
         raise build_bad_request(f"the scale does not fit: {error}") from None
     return patched

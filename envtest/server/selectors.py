@@ -94,7 +94,7 @@ class FieldSelector:
         return all((value_of(term.field) == term.value) == term.is_equal for term in self.terms)
 
 
-def read_label_selector(selector: Mapping[str, Any]) -> LabelSelector:
+def convert_label_selector(selector: Mapping[str, Any]) -> LabelSelector:
     """Convert a LabelSelector object, with matchLabels and matchExpressions."""
     exact = [
         Requirement(key, "=", frozenset({value}))
@@ -111,7 +111,7 @@ def read_label_selector(selector: Mapping[str, Any]) -> LabelSelector:
     return LabelSelector((*exact, *others))
 
 
-def parse_labels(selector: str) -> LabelSelector:
+def parse_label_selector(selector: str) -> LabelSelector:
     """Parse a label selector of a query.
 
     Raises:
@@ -175,7 +175,7 @@ def _validate_values(key: str, operator: str, values: frozenset[str]) -> list[Fi
     return problems
 
 
-def parse_fields(selector: str) -> FieldSelector:
+def parse_field_selector(selector: str) -> FieldSelector:
     """Parse a field selector of a query.
 
     Raises:

@@ -21,7 +21,7 @@ from envtest.server.reads import (
     SelectionPredicate,
     build_too_new_error,
     find_revision_fault,
-    select,
+    select_objects,
     wait_until_fresh,
 )
 from envtest.server.rendering import build_table, check_include
@@ -184,7 +184,7 @@ class ServedWatch:
             initial_events=None,
             timeout=0,
         )
-        stored_objects = select(self.api, self.call, present).items
+        stored_objects = select_objects(self.api, self.call, present).items
         lines = [frames.encode_event("ADDED", stored) for stored in stored_objects]
         if self.options.initial_events and self.options.bookmarks:
             lines.append(frames.encode_bookmark(revision, initial_end=True))

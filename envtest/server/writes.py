@@ -178,7 +178,7 @@ def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) ->
     """
     existing = api.get_table(resource).get(key)
     if existing is not None:
-        deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
+        deleting = "deletionTimestamp" in resource.decode_object(existing)["metadata"]
         raise failures.build_already_exists(
             resource.plural, resource.group, name, deleting=deleting
         )
@@ -209,7 +209,7 @@ async def answer_update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body=body, options=options)
         raise resource.build_not_found_error(call.info.name)
-    live = resource.load(stored)
+    live = resource.decode_object(stored)
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
         raise _build_uid_error(resource, call, expected=uid, actual=live["metadata"]["uid"])

@@ -113,7 +113,7 @@ def _decode_message(data: bytes, name: str, depth: int) -> Any:
     """Decode a message; unknown fields are skipped, as the protobuf specification demands."""
     if depth > _MAX_DEPTH:
         raise ValueError("messages are nested too deeply")
-    special = _SPECIAL.get(name.rpartition(".")[2])
+    special = _DECODERS_BY_TYPE.get(name.rpartition(".")[2])
     if special is not None:
         return special(data, depth)
     message_fields = _get_message_fields(name) or {}
@@ -233,7 +233,7 @@ def _decode_schema_or_list(data: bytes, depth: int, *, are_strings: bool) -> Any
 
 _SCHEMA: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps"
 # Types whose JSON is not an object of their fields -> their decoders.
-_SPECIAL: Final[dict[str, Callable[[bytes, int], Any]]] = {
+_DECODERS_BY_TYPE: Final[dict[str, Callable[[bytes, int], Any]]] = {
     "Time": lambda data, _: _decode_time(data, micro=False),
     "MicroTime": lambda data, _: _decode_time(data, micro=True),
     "Quantity": lambda data, _: _decode_quantity(data),

@@ -25,11 +25,11 @@ def _parse_pairs(query_string: str) -> Iterator[tuple[str, str]]:
     """Yield the names and values of all well-formed parameters, decoded."""
     for part in query_string.split("&"):
         # Go treats a semicolon, which used to be a separator, as an error.
-        if part and ";" not in part and not is_broken(part):
+        if part and ";" not in part and not has_broken_escape(part):
             name, _, value = part.partition("=")
             yield unquote_plus(name), unquote_plus(value)
 
 
-def is_broken(query_string: str) -> bool:
+def has_broken_escape(query_string: str) -> bool:
     """Return whether a percent sign is not followed by two hexadecimal digits."""
     return _BROKEN.search(query_string) is not None

@@ -76,7 +76,7 @@ def _read_tokens(path: Path | None) -> Any:
 async def _serve(listen: str, data: Path | None, tokens: Any, path: Path) -> None:
     """Serve the API until cancelled; write the kubeconfig to `path` and print how to use it."""
     async with import_envtest().serve(listen=listen, data=data, tokens=tokens) as server:
-        write_kubeconfig(path, server.kubeconfig())
+        write_kubeconfig(path, server.get_kubeconfig())
         storage = f"kept in {data}" if data else "forgotten at the end (--data keeps them)"
         click.echo(f"embedded Kubernetes API server on {server.url}; objects are {storage}\n")
         click.echo(f"  export KUBECONFIG={path}")

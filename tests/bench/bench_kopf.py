@@ -161,7 +161,10 @@ async def measure(framework: str, websites: int, single: int) -> Figures:
         async with (
             ControlPlane.start() as plane,
             httpx.AsyncClient(
-                base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=None
+                base_url=plane.url,
+                verify=plane.create_admin_tls(),
+                headers=plane.build_admin_headers(),
+                timeout=None,
             ) as http,
             anyio.create_task_group() as group,
         ):

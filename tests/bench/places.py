@@ -15,7 +15,7 @@ from aiohttp import ClientSession, TCPConnector
 
 from envtest import User
 from envtest.access.tokens import format_token_line
-from envtest.binaries import real_control_plane
+from envtest.binaries import run_real_control_plane
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.api.crd import build_crds
@@ -77,7 +77,9 @@ async def start_real(assets: Path, more: Definitions = ()) -> AsyncIterator[Plac
     settings = read_settings({**os.environ, "KUBEBUILDER_ASSETS": str(assets)})
     before = list_children()
     tokens = format_token_line(_TOKEN, _ADMINISTRATOR)
-    async with real_control_plane(settings, None, listen="127.0.0.1:0", tokens=tokens) as plane:
+    async with run_real_control_plane(
+        settings, None, listen="127.0.0.1:0", tokens=tokens
+    ) as plane:
         started = list_children() - before
         server, store = find_process("kube-apiserver", started), find_process("etcd", started)
         await plane.install_crds([*build_crds(), *more])
@@ -127,7 +129,9 @@ def list_places(more: Definitions = ()) -> dict[str, Open]:
 @asynccontextmanager
 async def connect_client(plane: Plane) -> AsyncIterator[ClientSession]:
     """Give the driver's client of a control plane, as its administrator."""
-    async with _make_session(plane.url, plane.tls(), plane.admin_headers()) as session:
+    async with _make_session(
+        plane.url, plane.create_admin_tls(), plane.build_admin_headers()
+    ) as session:
         yield session
 
 
@@ -137,5 +141,5 @@ def _make_session(url: str, tls: SSLContext, headers: dict[str, str]) -> ClientS
 
 
 def _read_authority(plane: Plane) -> str:
-    cluster = yaml.safe_load(plane.kubeconfig())["clusters"][0]["cluster"]
+    cluster = yaml.safe_load(plane.get_kubeconfig())["clusters"][0]["cluster"]
     return b64decode(cluster["certificate-authority-data"]).decode()

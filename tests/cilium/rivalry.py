@@ -149,7 +149,9 @@ class RivalSetup:
         await self.client.create(BINDINGS, "", {"metadata": meta, "spec": binding})
         plane = self.tenant.plane
         async with httpx.AsyncClient(
-            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers()
+            base_url=plane.url,
+            verify=plane.create_admin_tls(),
+            headers=plane.build_admin_headers(),
         ) as http:
 
             async def is_refused() -> bool:

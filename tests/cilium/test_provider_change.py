@@ -8,7 +8,7 @@ import pytest
 from controller.codec import Page
 from controller.meta import Key
 from envtest.lbipam import read_lbipam_definitions
-from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
+from envtest.metallb import NAMESPACE, read_metallb_definitions, run_metallb_controller
 from envtest.settings import read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.api.resources import TENANT_CLUSTER
@@ -51,7 +51,7 @@ async def test_a_tenant_moves_to_metallb_and_back_and_keeps_its_range(
         await choose(setup, "metallb")
         await until(list_metallb, has_ranges)
         assert not (await list_cilium()).items
-        async with metallb_controller(setup.tenant.plane.kubeconfig(), settings):
+        async with run_metallb_controller(setup.tenant.plane.get_kubeconfig(), settings):
             await setup.tenant.wait_until_served(*SERVICES)
             assert await setup.is_rival_waiting()
             await choose(setup, "cilium")

@@ -1,6 +1,6 @@
 """What the real MetalLB and the real LB-IPAM do to each other in one tenant."""
 
-from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
+from envtest.metallb import NAMESPACE, read_metallb_definitions, run_metallb_controller
 from envtest.settings import read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from tests.cilium.site import RealSite
@@ -17,7 +17,7 @@ async def test_a_metallb_without_pools_takes_the_addresses_that_cilium_gave(
     await site.project_and_wait(FIRST)
     await site.create_service("web")
     await until(site.list_users, bool)
-    async with metallb_controller(site.kubeconfig, settings):
+    async with run_metallb_controller(site.kubeconfig, settings):
         looks = await keep_looking(site.list_users, 3.0)
         assert [] in looks
     await until(site.list_users, bool)

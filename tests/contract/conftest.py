@@ -43,7 +43,10 @@ async def shared_admin(request: pytest.FixtureRequest) -> AsyncIterator[httpx.As
 async def administrator(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client of the administrator."""
     async with httpx.AsyncClient(
-        base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
+        base_url=plane.url,
+        verify=plane.create_admin_tls(),
+        headers=plane.build_admin_headers(),
+        timeout=30,
     ) as client:
         yield client
 

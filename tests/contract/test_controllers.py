@@ -33,7 +33,10 @@ async def running(controller: Controller) -> AsyncIterator[httpx.AsyncClient]:
                 f"{_NAMES[controller]} is kube-controller-manager, which is not among the binaries"
             )
         async with httpx.AsyncClient(
-            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
+            base_url=plane.url,
+            verify=plane.create_admin_tls(),
+            headers=plane.build_admin_headers(),
+            timeout=30,
         ) as admin:
             yield admin
 

@@ -245,7 +245,7 @@ def write_after_preview(
     """
 
     def write_first(*arguments: Any) -> Any:
-        tls, headers = plane.tls(), plane.admin_headers()
+        tls, headers = plane.create_admin_tls(), plane.build_admin_headers()
         with httpx.Client(base_url=plane.url, verify=tls, headers=headers, timeout=30) as http:
             write(http)
         return run_in_cluster(*arguments)

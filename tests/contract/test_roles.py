@@ -171,7 +171,10 @@ def _make_path(kind: str, name: str, namespace: str = HOME) -> str:
 async def open_admin_client(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
     """Open a client of the administrator of a control plane."""
     async with httpx.AsyncClient(
-        base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=30
+        base_url=plane.url,
+        verify=plane.create_admin_tls(),
+        headers=plane.build_admin_headers(),
+        timeout=30,
     ) as http:
         yield http
 
@@ -350,7 +353,7 @@ async def test_the_whole_flow_needs_every_rule_of_the_shipped_roles_and_no_other
         stack.push_async_callback(watching.aclose)
         lab = FlowLab(http, tenant_http, watching)
         await enter(run_in_background([informer.run for informer in lab.watched]))
-        await create_prerequisites(lab, tenant.kubeconfig())
+        await create_prerequisites(lab, tenant.get_kubeconfig())
 
         await plane.add_user(
             ACCOUNT,

@@ -109,7 +109,7 @@ async def write_operator_kubeconfig(admin: httpx.AsyncClient, plane: Plane, fold
     """Return a kubeconfig with the token of the operator's ServiceAccount."""
     account = f"/api/v1/namespaces/{HOME}/serviceaccounts/gadgets/token"
     answer = await admin.post(account, json={"spec": {}})
-    config = read_yaml(plane.kubeconfig())
+    config = read_yaml(plane.get_kubeconfig())
     config["users"][0]["user"] = {"token": answer.json()["status"]["token"]}
     path = folder / "kubeconfig"
     path.write_text(json.dumps(config))

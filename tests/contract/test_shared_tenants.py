@@ -121,7 +121,7 @@ async def test_of_two_clusters_in_one_tenant_the_second_waits_until_the_first_is
 ) -> None:
     plane, tenant_client = tenant
     await _create_platform(management)
-    encoded = base64.b64encode(plane.kubeconfig().encode()).decode()
+    encoded = base64.b64encode(plane.get_kubeconfig().encode()).decode()
     for name in ("one", "two"):
         data = {"admin.conf": encoded}
         await management.create(SECRET, "team", f"{name}-admin-kubeconfig", data=data)
@@ -143,7 +143,7 @@ async def test_of_two_management_clusters_over_one_tenant_the_second_waits_for_t
     management: ManagementCluster, tenant: tuple[Plane, Client], tmp_path: Path
 ) -> None:
     plane, tenant_client = tenant
-    data = {"admin.conf": base64.b64encode(plane.kubeconfig().encode()).decode()}
+    data = {"admin.conf": base64.b64encode(plane.get_kubeconfig().encode()).decode()}
     async with (
         ControlPlane.start() as other,
         run_management_cluster(other, tmp_path / "other") as second,

@@ -150,7 +150,7 @@ async def run_management_cluster(
     cluster = ManagementCluster(transport)
     for namespace in (HOME, "team", "metallb-system"):
         await cluster.create(NAMESPACE, "", namespace)
-    secret = base64.b64encode(plane.kubeconfig().encode()).decode()
+    secret = base64.b64encode(plane.get_kubeconfig().encode()).decode()
     await cluster.create(SECRET, "team", "a-admin-kubeconfig", data={"admin.conf": secret})
     yield cluster
     await transport.aclose()

@@ -39,7 +39,7 @@ class ServingHarness:
 
     def __init__(self, folder: Path) -> None:
         authority = Authority.create()
-        pair = authority.sign_server("127.0.0.1")
+        pair = authority.issue_server_certificate("127.0.0.1")
         (folder / "tls.crt").write_bytes(pair.certificate)
         (folder / "tls.key").write_bytes(pair.key)
         self.trust = ssl.create_default_context(cadata=authority.pair.certificate.decode("ascii"))

@@ -45,7 +45,7 @@ from controller.scaffold.__main__ import main
 from controller.scaffold.roles import list_unwatched
 from controller.testing import FakeApi
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
-from envtest.schema.crd.definition import default_crd, validate_crd
+from envtest.schema.crd.definition import set_crd_defaults, validate_crd
 from tests.clock import VirtualClock
 from tests.controller.widgets import WIDGETS
 from tests.yamls import read_all_yaml
@@ -110,7 +110,7 @@ KIND = CustomKind(
 
 def find_problems(definition: Json) -> list[Any]:
     """Return the errors that a server finds in a definition."""
-    default_crd(definition)
+    set_crd_defaults(definition)
     stored = [version["name"] for version in definition["spec"]["versions"] if version["storage"]]
     definition["status"] = {"storedVersions": stored}
     return list(validate_crd(definition))

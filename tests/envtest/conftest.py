@@ -58,6 +58,6 @@ async def http(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
 
 def create_admin_client(plane: Plane) -> httpx.AsyncClient:
     """Return a client of the administrator."""
-    context: ssl.SSLContext = plane.tls()
-    headers = {**plane.admin_headers(), "User-Agent": "tests/1"}
+    context: ssl.SSLContext = plane.create_admin_tls()
+    headers = {**plane.build_admin_headers(), "User-Agent": "tests/1"}
     return httpx.AsyncClient(base_url=plane.url, verify=context, headers=headers, timeout=30)

@@ -134,7 +134,9 @@ def test_what_is_deleted_or_made_is_not_narrowed_to_a_name() -> None:
 async def test_a_binding_takes_effect_with_the_next_request() -> None:
     async with ControlPlane.start(force_embedded=True, tokens={"t": User("joe")}) as plane:
         joe = httpx.AsyncClient(
-            base_url=plane.url, verify=plane.tls(), headers={"Authorization": "Bearer t"}
+            base_url=plane.url,
+            verify=plane.create_admin_tls(),
+            headers={"Authorization": "Bearer t"},
         )
         async with create_admin_client(plane) as admin, joe:
             refused = await joe.get(MAPS)
@@ -159,7 +161,7 @@ async def test_a_client_certificate_is_its_users_name_and_groups() -> None:
     async with serve() as server:
         context = ssl.create_default_context(cadata=server.authority.pair.certificate.decode())
         with TemporaryDirectory() as folder:
-            pair = server.authority.sign_client("eve", ("system:masters",))
+            pair = server.authority.issue_client_certificate("eve", ("system:masters",))
             context.load_cert_chain(*pair.write(Path(folder), "eve"))
         async with httpx.AsyncClient(base_url=server.url, verify=context) as client:
             path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

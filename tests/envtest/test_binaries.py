@@ -66,11 +66,11 @@ async def test_the_server_gets_its_address_and_looks_for_no_route_out(assets: As
 
 async def test_the_administrator_is_known_by_a_certificate(assets: Assets) -> None:
     async with ControlPlane.start() as plane:
-        async with httpx.AsyncClient(base_url=plane.url, verify=plane.tls()) as http:
+        async with httpx.AsyncClient(base_url=plane.url, verify=plane.create_admin_tls()) as http:
             assert (await http.get("/version")).status_code == 200
-        assert plane.admin_headers() == {}
+        assert plane.build_admin_headers() == {}
         with pytest.raises(PlaneError, match="add it with add_user"):
-            plane.kubeconfig("joe")
+            plane.get_kubeconfig("joe")
         assert "client-certificate-data" in await plane.add_user("joe", ["readers"])
     seen = next(
         note for note in assets.read_notes("kube-apiserver") if note.get("path") == "/version"
@@ -301,7 +301,9 @@ async def test_a_cluster_that_runs_already_is_used_and_left_running(
             assert (plane.kind, plane.url) == ("existing", cluster.url)
             await plane.install_crds([build_gauge_definition()])
         async with httpx.AsyncClient(
-            base_url=cluster.url, verify=plane.tls(), headers=plane.admin_headers()
+            base_url=cluster.url,
+            verify=plane.create_admin_tls(),
+            headers=plane.build_admin_headers(),
         ) as http:
             assert (await http.post(PATH, json=build_gauge("a"))).status_code == 201
     assert assets.read_notes("etcd") == []

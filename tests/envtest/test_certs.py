@@ -29,7 +29,9 @@ def test_certificates_of_the_own_authority_pass_strict_checks(tmp_path: Path) ->
     client = ssl.create_default_context(cadata=authority.pair.certificate.decode())
     client.verify_flags |= ssl.VERIFY_X509_STRICT
 
-    assert shake_hands(client, authority.sign_server("127.0.0.1"), tmp_path) == "TLSv1.3"
+    assert (
+        shake_hands(client, authority.issue_server_certificate("127.0.0.1"), tmp_path) == "TLSv1.3"
+    )
 
 
 def test_an_authority_without_key_identifiers_is_trusted(tmp_path: Path) -> None:

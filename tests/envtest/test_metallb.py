@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, PlaneError
-from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
-from envtest.metallbaccess import POD, READER, admit_metallb
+from envtest.metallb import NAMESPACE, read_metallb_definitions, run_metallb_controller
+from envtest.metallbaccess import POD, READER, create_metallb_access
 from envtest.settings import EnvironmentSettings, read_settings
 from tests.envtest.assets import Assets, list_left_behind
 from tests.envtest.conftest import create_admin_client
@@ -52,11 +52,14 @@ def read_private_text(path: str) -> str:
 async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Assets) -> None:
     said = '{"msg":"MetalLB controller starting version 0.15.3 (no build information)"}'
     assets.add("metallb-controller", content=LOOKED, says=said)
-    async with metallb_controller("a kubeconfig") as first, metallb_controller("other") as other:
+    async with (
+        run_metallb_controller("a kubeconfig") as first,
+        run_metallb_controller("other") as other,
+    ):
         assert (first.version, other.version) == ("0.15.3", "0.15.3")
         assert first.url != other.url
         assert await first.read_metrics() == LOOKED
-        assert said in first.log()
+        assert said in first.read_log()
         variables = read_environment(assets.list_process_ids("metallb-controller")[0])
         assert variables["METALLB_NAMESPACE"] == NAMESPACE
         assert read_private_text(variables["KUBECONFIG"]) == "a kubeconfig"
@@ -66,7 +69,7 @@ async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Ass
 
 async def test_the_name_that_go_install_gives_is_found_too(assets: Assets) -> None:
     assets.add("controller", content=LOOKED)
-    async with metallb_controller("a kubeconfig"):
+    async with run_metallb_controller("a kubeconfig"):
         assert len(assets.list_process_ids("controller")) == 1
 
 
@@ -76,7 +79,7 @@ async def test_metallb_is_ready_when_it_has_read_the_pools(
     monkeypatch.setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "3s")
     assets.add("metallb-controller", content=NOT_YET, says="looking")
     with pytest.raises(PlaneError, match=r"is not ready after 3 seconds; .*\nlooking"):
-        async with metallb_controller("a kubeconfig"):
+        async with run_metallb_controller("a kubeconfig"):
             pass
     assert list_left_behind(assets) == ([], [])
 
@@ -85,7 +88,7 @@ async def test_a_port_that_is_taken_is_replaced_although_metallb_runs_on_without
     assets: Assets,
 ) -> None:
     assets.add("metallb-controller", content=LOOKED, taken=2)
-    async with metallb_controller("a kubeconfig"):
+    async with run_metallb_controller("a kubeconfig"):
         assert len(assets.list_process_ids("metallb-controller")) == 3
         assert len(assets.list_running()) == 1
     assert list_left_behind(assets) == ([], [])
@@ -94,7 +97,7 @@ async def test_a_port_that_is_taken_is_replaced_although_metallb_runs_on_without
 async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(assets: Assets) -> None:
     assets.add("metallb-controller", exit=1, says="no such flag\n" + "x" * 1000)
     with pytest.raises(PlaneError, match="metallb-controller ended with code 1; ") as refusal:
-        async with metallb_controller("a kubeconfig"):
+        async with run_metallb_controller("a kubeconfig"):
             pass
     assert str(refusal.value).splitlines()[1:] == ["no such flag", "x" * 300]
     assert list_left_behind(assets) == ([], [])
@@ -102,16 +105,16 @@ async def test_a_metallb_that_ends_at_once_is_reported_with_its_last_lines(asset
 
 async def test_a_metallb_that_ends_later_is_reported_to_its_watcher(assets: Assets) -> None:
     assets.add("metallb-controller", content=LOOKED, says="out of luck")
-    async with metallb_controller("a kubeconfig") as metallb:
+    async with run_metallb_controller("a kubeconfig") as metallb:
         os.kill(assets.list_process_ids("metallb-controller")[0], signal.SIGKILL)
         with pytest.raises(PlaneError, match=r"ended with code -9; .*\nout of luck"):
-            await metallb.watch()
+            await metallb.raise_when_ended()
     assert list_left_behind(assets) == ([], [])
 
 
 async def test_a_missing_metallb_is_reported(assets: Assets) -> None:
     with pytest.raises(PlaneError, match="put it into KUBEBUILDER_ASSETS as metallb-controller"):
-        async with metallb_controller("a kubeconfig"):
+        async with run_metallb_controller("a kubeconfig"):
             pass
     assert assets.list_running() == []
 
@@ -146,7 +149,7 @@ async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> Non
     async with ControlPlane.start() as plane, create_admin_client(plane) as http:
         await create(http, "/api/v1/namespaces", NAMESPACE)
         for _ in range(2):
-            token = await admit_metallb(plane.kubeconfig(), NAMESPACE)
+            token = await create_metallb_access(plane.get_kubeconfig(), NAMESPACE)
             user = await read_user(http, token)
             assert user["username"] == f"system:serviceaccount:{NAMESPACE}:{READER}"
             assert await may_read(http, user, "/metrics")
@@ -158,13 +161,13 @@ async def test_a_metallb_that_reads_its_own_pod_finds_it_at_every_start() -> Non
 async def test_objects_for_metallb_cannot_be_created_without_its_namespace() -> None:
     async with ControlPlane.start() as plane:
         with pytest.raises(PlaneError, match=f'/pods: namespaces "{NAMESPACE}" not found'):
-            await admit_metallb(plane.kubeconfig(), NAMESPACE)
+            await create_metallb_access(plane.get_kubeconfig(), NAMESPACE)
 
 
 @pytest.mark.parametrize("content", ["a kubeconfig", "{clusters: []}", "a: [", "users: 1"])
 async def test_a_kubeconfig_that_cannot_be_read_is_reported(content: str) -> None:
     with pytest.raises(PlaneError, match="needs a cluster and a user with everything inline"):
-        await admit_metallb(content, NAMESPACE)
+        await create_metallb_access(content, NAMESPACE)
 
 
 @pytest.mark.parametrize("ours", [False, True], ids=["definitions-found", "definitions-of-ours"])
@@ -174,7 +177,7 @@ async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
     async with ControlPlane.start() as plane, create_admin_client(plane) as http:
         await plane.install_crds(read_metallb_definitions(chosen_settings))
         await create(http, "/api/v1/namespaces", NAMESPACE)
-        async with metallb_controller(plane.kubeconfig(), settings) as metallb:
+        async with run_metallb_controller(plane.get_kubeconfig(), settings) as metallb:
             assert metallb.version
             await create(http, POOLS, name="pool", spec={"addresses": ["192.0.2.7-192.0.2.8"]})
             await create(

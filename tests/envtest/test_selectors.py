@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest.server.failures import StatusError
-from envtest.server.selectors import parse_fields, parse_labels
+from envtest.server.selectors import parse_field_selector, parse_label_selector
 
 GOLD = {"tier": "gold", "size": "7"}
 
@@ -37,7 +37,7 @@ GOLD = {"tier": "gold", "size": "7"}
     ],
 )
 def test_a_label_selector_matches_as_kubernetes_has_it(content: str, matches: bool) -> None:
-    assert parse_labels(content).matches(GOLD) is matches
+    assert parse_label_selector(content).matches(GOLD) is matches
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_a_label_selector_matches_as_kubernetes_has_it(content: str, matches: bo
 )
 def test_a_label_selector_that_is_none_is_refused(content: str, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        parse_labels(content)
+        parse_label_selector(content)
     assert (refused.value.code, str(refused.value)) == (400, message)
 
 
 @given(st.text(alphabet="ab=!,() <>in", max_size=20))
 def test_any_text_is_a_label_selector_or_refused(content: str) -> None:
     with suppress(StatusError):
-        assert parse_labels(content).matches(GOLD) in {True, False}
+        assert parse_label_selector(content).matches(GOLD) in {True, False}
 
 
 def test_a_field_selector_compares_texts() -> None:
-    selector = parse_fields(r"metadata.name=a,spec.x!=b\,c,spec.y==")
+    selector = parse_field_selector(r"metadata.name=a,spec.x!=b\,c,spec.y==")
     values = {"metadata.name": "a", "spec.x": "b"}
 
     assert selector.matches(lambda field: values.get(field, ""))
@@ -113,9 +113,9 @@ def test_a_field_selector_compares_texts() -> None:
 )
 def test_a_field_selector_that_is_none_is_refused(content: str, message: str) -> None:
     with pytest.raises(StatusError) as refused:
-        parse_fields(content)
+        parse_field_selector(content)
     assert (refused.value.code, str(refused.value)) == (400, message)
 
 
 def test_a_term_of_nothing_is_no_term_of_a_field_selector() -> None:
-    assert not parse_fields("=,,!=,==")
+    assert not parse_field_selector("=,,!=,==")

@@ -70,7 +70,7 @@ async def test_the_group_of_authenticated_users_is_not_added_twice(server: Embed
 async def test_a_certificate_is_identified_by_its_fingerprint(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
-    pair = server.authority.sign_client("eve", ("devs", "ops"))
+    pair = server.authority.issue_client_certificate("eve", ("devs", "ops"))
     async with connect_with_certificate(server, pair.write(tmp_path, "eve")) as http:
         shown_user = (await http.post(WHO, json={})).json()["status"]["userInfo"]
 

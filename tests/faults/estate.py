@@ -436,7 +436,7 @@ async def _create_provider_and_pool(client: Client, tenant: Plane, cidr: str) ->
         "spec": {"provider": "local", "network": network},
     }
     await client.create(PROVIDER_CONFIG, HOME, provider)
-    encoded = base64.b64encode(tenant.kubeconfig().encode()).decode()
+    encoded = base64.b64encode(tenant.get_kubeconfig().encode()).decode()
     name = f"{CLUSTER.name}-admin-kubeconfig"
     secret = {"metadata": {"name": name}, "data": {"admin.conf": encoded}}
     await client.create(SECRET, CLUSTER.namespace, secret)

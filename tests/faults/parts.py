@@ -43,21 +43,21 @@ class PlaneAtUrl(Plane):
         self._plane = plane
 
     @override
-    def kubeconfig(self, user: str = "admin") -> str:
-        return self._plane.kubeconfig(user).replace(self._plane.url, self.url)
+    def get_kubeconfig(self, user: str = "admin") -> str:
+        return self._plane.get_kubeconfig(user).replace(self._plane.url, self.url)
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
         await self._plane.add_user(name, groups)
-        return self.kubeconfig(name)
+        return self.get_kubeconfig(name)
 
     @override
-    def tls(self) -> Any:
-        return self._plane.tls()
+    def create_admin_tls(self) -> Any:
+        return self._plane.create_admin_tls()
 
     @override
-    def admin_headers(self) -> dict[str, str]:
-        return self._plane.admin_headers()
+    def build_admin_headers(self) -> dict[str, str]:
+        return self._plane.build_admin_headers()
 
 
 class ControlPlaneProcesses:
@@ -193,7 +193,9 @@ class ControlPlaneProcesses:
             Path(program), [f"--{name}={value}" for name, value in flags.items()]
         )
         target = plane or self.plane
-        async with ClientSession(target.url, connector=TCPConnector(ssl=target.tls())) as session:
+        async with ClientSession(
+            target.url, connector=TCPConnector(ssl=target.create_admin_tls())
+        ) as session:
             await self._children.wait_until_ready(new_child, session, "/readyz")
         return new_child
 

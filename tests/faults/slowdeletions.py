@@ -78,7 +78,9 @@ async def delay_deletions(
     deletion_delay, authority = DeletionDelay(), Authority.create()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with TemporaryDirectory(prefix="slow-") as folder:
-        context.load_cert_chain(*authority.sign_server(HOST).write(Path(folder), "hook"))
+        context.load_cert_chain(
+            *authority.issue_server_certificate(HOST).write(Path(folder), "hook")
+        )
     runner = web.ServerRunner(web.Server(deletion_delay.answer, access_log=None))
     await runner.setup()
     try:
@@ -108,8 +110,8 @@ async def connect_admin(plane: Plane) -> AsyncIterator[httpx.AsyncClient]:
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(
         base_url=plane.url,
-        verify=plane.tls(),
-        headers=plane.admin_headers(),
+        verify=plane.create_admin_tls(),
+        headers=plane.build_admin_headers(),
         timeout=60,
         limits=limits,
     ) as http:

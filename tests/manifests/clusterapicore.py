@@ -43,7 +43,7 @@ async def run_core_controllers(cluster: Cluster) -> AsyncIterator[None]:
     await folder.mkdir()
     authority = Authority.create()
     webhook_port, health_port = choose_free_port(), choose_free_port()
-    authority.sign_server("127.0.0.1").write(Path(folder), "tls")
+    authority.issue_server_certificate("127.0.0.1").write(Path(folder), "tls")
     await _redirect_webhooks(cluster, webhook_port, authority.pair.certificate)
     command = [
         find_cluster_api_program("core-manager"),

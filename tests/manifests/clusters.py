@@ -254,7 +254,10 @@ async def run_empty_cluster(server: Server, folder: Path) -> AsyncIterator[Clust
     async with (
         running(server) as plane,
         httpx.AsyncClient(
-            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=60
+            base_url=plane.url,
+            verify=plane.create_admin_tls(),
+            headers=plane.build_admin_headers(),
+            timeout=60,
         ) as http,
     ):
         if plane.kind == "existing":

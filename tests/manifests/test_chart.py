@@ -383,7 +383,10 @@ async def run_api_server() -> AsyncIterator[tuple[httpx.AsyncClient, dict[tuple[
     async with (
         ControlPlane.start() as plane,
         httpx.AsyncClient(
-            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers(), timeout=60
+            base_url=plane.url,
+            verify=plane.create_admin_tls(),
+            headers=plane.build_admin_headers(),
+            timeout=60,
         ) as http,
     ):
         await http.post("/api/v1/namespaces", json={"metadata": {"name": "butler-system"}})

@@ -270,7 +270,9 @@ async def run_controllers(folder: Path) -> AsyncIterator[tuple[httpx.AsyncClient
                     await changed_event[0].wait()
 
         async with httpx.AsyncClient(
-            base_url=plane.url, verify=plane.tls(), headers=plane.admin_headers()
+            base_url=plane.url,
+            verify=plane.create_admin_tls(),
+            headers=plane.build_admin_headers(),
         ) as http:
             await http.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
             async with run_in_background([manager.run, informer.run, clusters.run]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from controller.meta import Key
-from envtest.metallb import NAMESPACE, MetalLB, metallb_controller, read_metallb_definitions
+from envtest.metallb import NAMESPACE, MetalLB, read_metallb_definitions, run_metallb_controller
 from envtest.settings import read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
@@ -69,8 +69,8 @@ async def run_site(folder: Path, tenants: Sequence[str] = ("a",)) -> AsyncIterat
         tenants_by_name: dict[str, Tenant] = {}
         for name, server in servers.tenants.items():
             await server.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
-            config = server.plane.kubeconfig()
-            metallb = await stack.enter_async_context(metallb_controller(config, settings))
+            config = server.plane.get_kubeconfig()
+            metallb = await stack.enter_async_context(run_metallb_controller(config, settings))
             tenants_by_name[name] = Tenant(
                 server.key, server.plane, transport=server.transport, metallb=metallb
             )

@@ -13,7 +13,7 @@ from controller.config import connect
 from controller.meta import Key
 from controller.transport import Transport
 from envtest import ControlPlane
-from envtest.metallb import NAMESPACE, metallb_controller
+from envtest.metallb import NAMESPACE, run_metallb_controller
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.api.resources import SECRET, TENANT_CLUSTER
@@ -54,7 +54,7 @@ async def _bare_tenant(site: Site, folder: Path) -> AsyncIterator[tuple[Plane, T
     """Start the API server of tenant a, which lacks MetalLB."""
     async with ControlPlane.start() as plane:
         transport = await connect(plane.write_kubeconfig(folder / "a.kubeconfig"))
-        config = base64.b64encode(plane.kubeconfig().encode()).decode()
+        config = base64.b64encode(plane.get_kubeconfig().encode()).decode()
         await site.create(SECRET, TEAM, "a-admin-kubeconfig", data={"admin.conf": config})
         try:
             yield plane, transport
@@ -91,7 +91,7 @@ async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
             lambda: _read_installation(site),
             lambda status: status == APPLIED or status[0] == "True",
         )
-        async with metallb_controller(plane.kubeconfig(), settings) as metallb:
+        async with run_metallb_controller(plane.get_kubeconfig(), settings) as metallb:
             tenant = Tenant(Key(TEAM, "a"), plane, transport=transport, metallb=metallb)
             await site.ready("a")
             await tenant.create_services("web")

@@ -44,7 +44,7 @@ async def _create_overlapping_pools(tenant: Tenant) -> None:
 
 async def _read_log(tenant: Tenant) -> str:
     """Return the log of MetalLB."""
-    return tenant.metallb.log()
+    return tenant.metallb.read_log()
 
 
 async def _list_findings(site: Site) -> list[str]:

@@ -20,7 +20,7 @@ from controller.errors import AlreadyExists
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from envtest.lbipam import read_lbipam_definitions
-from envtest.metallb import NAMESPACE, metallb_controller, read_metallb_definitions
+from envtest.metallb import NAMESPACE, read_metallb_definitions, run_metallb_controller
 from envtest.settings import PlaneError, read_settings
 from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.api.services import SERVICE
@@ -159,8 +159,10 @@ class MetalLBInTenants(TenantBalancer):
     @asynccontextmanager
     async def run(self, tenant: TenantServer, folder: Path) -> AsyncIterator[Program]:
         settings = replace(read_settings(), stop_seconds=1.0)
-        async with metallb_controller(tenant.plane.kubeconfig(), settings) as metallb:
-            yield Program(metallb.pid, _make_wait_for_end(metallb.watch), metallb.log)
+        async with run_metallb_controller(tenant.plane.get_kubeconfig(), settings) as metallb:
+            yield Program(
+                metallb.pid, _make_wait_for_end(metallb.raise_when_ended), metallb.read_log
+            )
 
     @override
     def is_ours(self, offer: Object) -> bool:

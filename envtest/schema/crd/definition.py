@@ -27,7 +27,7 @@ _APPROVAL_RULE: Final = "https://github.com/kubernetes/enhancements/pull/1111"
 _Body = Mapping[str, Any]
 
 
-def default_crd(crd: dict[str, Any]) -> None:
+def set_crd_defaults(crd: dict[str, Any]) -> None:
     """Set the defaults of a CRD, in place: names, conversion, webhook port, stored versions."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})

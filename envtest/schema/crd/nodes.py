@@ -55,7 +55,7 @@ class NodePlace:
     rules: bool = True
     uncorrelatable: str = ""
 
-    def below(self, step: str, **changes: Any) -> NodePlace:
+    def build_child(self, step: str, **changes: Any) -> NodePlace:
         """Return the place of a node below this one: `step` is added to the path."""
         return replace(self, path=self.path + step, root=False, **changes)
 
@@ -111,10 +111,14 @@ def _list_children(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema,
         changes = {"no_defaults": reason} if place.inside_meta else {}
         yield (
             additional,
-            place.below(".additionalProperties", uncorrelatable=fields_uncorrelatable, **changes),
+            place.build_child(
+                ".additionalProperties", uncorrelatable=fields_uncorrelatable, **changes
+            ),
         )
     for name, child in (schema.get("properties") or {}).items():
-        child_place = place.below(f".properties[{name}]", uncorrelatable=fields_uncorrelatable)
+        child_place = place.build_child(
+            f".properties[{name}]", uncorrelatable=fields_uncorrelatable
+        )
         # The type and metadata of whole and embedded objects; others are fields of that name.
         if name in _META and (place.root or schema.get("x-kubernetes-embedded-resource")):
             child_place = replace(child_place, inside_meta=True)
@@ -127,16 +131,16 @@ def _list_children(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema,
         # Only the items of lists of type map correspond to old items, by their keys.
         is_map = schema.get("x-kubernetes-list-type") == "map"
         items_uncorrelatable = place.uncorrelatable or ("" if is_map else place.path)
-        yield items, place.below(".items", uncorrelatable=items_uncorrelatable)
+        yield items, place.build_child(".items", uncorrelatable=items_uncorrelatable)
 
 
 def _list_branches(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema, NodePlace]]:
     """Yield the branches of not, allOf, oneOf and anyOf, which cannot have rules."""
     if schema.get("not") is not None:
-        yield schema["not"], place.below(".not", rules=False)
+        yield schema["not"], place.build_child(".not", rules=False)
     for name in ("allOf", "oneOf", "anyOf"):
         for index, branch in enumerate(schema.get(name) or ()):
-            yield branch, place.below(f".{name}[{index}]", rules=False)
+            yield branch, place.build_child(f".{name}[{index}]", rules=False)
 
 
 def _validate_keywords(schema: _Schema, place: NodePlace) -> list[FieldError]:

@@ -282,7 +282,7 @@ def _validate_default(schema: _Schema, path: str, *, inside_meta: bool) -> list[
     embedded = None if inside_meta else EmbeddedNode.compile(schema)
     if embedded is not None:
         try:
-            embedded.coerce(copy.deepcopy(value), path, [])
+            embedded.coerce_objects(copy.deepcopy(value), path, [])
         except MalformedObject as error:
             return [*errors, error.error]
     return errors + _find_first_errors(schema, embedded, value=value, path=path)
@@ -305,13 +305,13 @@ def _find_first_errors(
     """
     errors: list[FieldError] = []
     if embedded is not None:
-        embedded.check(value, path, errors)
+        embedded.add_errors(value, path, errors)
     if not errors:
-        ValueSchema(schema).check(value, "", errors)
+        ValueSchema(schema).add_errors(value, "", errors)
         errors = [_prefix_path(error, path) for error in errors]
     rules = RuleTree.compile(schema, root=True)
     if not errors and rules is not None:
-        errors = [_prefix_path(error, path) for error in rules.check(value, None, [])]
+        errors = [_prefix_path(error, path) for error in rules.evaluate_rules(value, None, [])]
     return errors
 
 

@@ -120,7 +120,7 @@ class RealLbIpam(StandInLbIpam):
         with name_tenant_in_failures(self.title, server):
             async with import_envtest().cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
                 task_status.started()
-                await lbipam.watch()
+                await lbipam.raise_when_ended()
 
 
 def find_lbipam() -> LocalBalancer:

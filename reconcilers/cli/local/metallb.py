@@ -109,7 +109,7 @@ class RealMetalLB(StandInMetalLB):
             async with run as controller:
                 self._version = controller.version
                 task_status.started()
-                await controller.watch()
+                await controller.raise_when_ended()
 
 
 def find_metallb() -> LocalBalancer:

@@ -150,7 +150,7 @@ async def run_api_server(
     started = control_plane.start(data=data, namespace_controller=True, garbage_collector=True)
     async with started as plane:
         await plane.install_crds(list(crds))
-        kubeconfig = plane.kubeconfig()
+        kubeconfig = plane.get_kubeconfig()
         async with _connect(kubeconfig) as transport:
             version = decode_json(await transport.request("GET", "/version"))["gitVersion"]
             yield ApiServer(

@@ -37,7 +37,7 @@ JSON = {"Content-Type": "application/json"}
 
 def put(folder: Path, authority: Authority, name: str) -> None:
     """Put a new certificate for `name` and 127.0.0.1 where the server looks for one."""
-    pair = authority.sign_server("127.0.0.1", name)
+    pair = authority.issue_server_certificate("127.0.0.1", name)
     (folder / "tls.crt").write_bytes(pair.certificate)
     (folder / "tls.key").write_bytes(pair.key)
 
@@ -230,7 +230,7 @@ async def test_files_replaced_by_a_symlink_as_kubelet_does_it_are_read(tmp_path:
 
 async def test_a_pair_that_does_not_fit_together_replaces_nothing(tmp_path: Path) -> None:
     async with serve_webhook(tmp_path) as harness:
-        (tmp_path / "tls.key").write_bytes(harness.authority.sign_server("x").key)
+        (tmp_path / "tls.key").write_bytes(harness.authority.issue_server_certificate("x").key)
         await harness.clock.advance(20)
         assert await harness.presented_name("first") == "first"
         (tmp_path / "tls.crt").unlink()
@@ -342,7 +342,7 @@ async def test_before_there_is_a_certificate_connections_and_readiness_fail() ->
         async with httpx.AsyncClient(verify=trust) as client:
             with pytest.raises(httpx.ConnectError):
                 await client.post(url, content=build_review(), headers=JSON)
-            pair = authority.sign_server("127.0.0.1")
+            pair = authority.issue_server_certificate("127.0.0.1")
             assert holder.replace(pair.certificate, pair.key)
             assert (await client.post(url, content=build_review(), headers=JSON)).is_success
     assert holder.create_check().run() is None

@@ -87,7 +87,9 @@ async def serve_hook(*hosts: str) -> AsyncIterator[Hook]:
     hook = Hook(authority)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with TemporaryDirectory() as folder:
-        pair = authority.sign_server(*(hosts or ("127.0.0.1",))).write(Path(folder), "hook")
+        pair = authority.issue_server_certificate(*(hosts or ("127.0.0.1",))).write(
+            Path(folder), "hook"
+        )
         context.load_cert_chain(*pair)
     app = web.Application()
     app.router.add_post("/{path:.*}", hook.handle)

@@ -36,7 +36,9 @@ async def test_a_proxy_can_be_used_wherever_a_control_plane_can(tmp_path: Path) 
         assert config["clusters"][0]["cluster"]["server"] == proxy.url != plane.url
         assert proxy.kind == plane.kind
         async with httpx.AsyncClient(
-            base_url=proxy.url, verify=proxy.tls(), headers=proxy.admin_headers()
+            base_url=proxy.url,
+            verify=proxy.create_admin_tls(),
+            headers=proxy.build_admin_headers(),
         ) as admin:
             assert (await admin.get(PATH)).status_code == 200
 
@@ -74,7 +76,7 @@ async def test_users_without_credentials_are_refused_as_by_the_server() -> None:
 
 async def _get(plane: Plane, headers: dict[str, str]) -> tuple[int, str]:
     """Get PATH without the administrator's TLS settings, which may carry a certificate."""
-    cluster = yaml.safe_load(plane.kubeconfig())["clusters"][0]["cluster"]
+    cluster = yaml.safe_load(plane.get_kubeconfig())["clusters"][0]["cluster"]
     authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
     tls = ssl.create_default_context(cadata=authority)
     async with httpx.AsyncClient(base_url=plane.url, verify=tls, headers=headers) as client:
@@ -87,7 +89,7 @@ async def test_a_user_that_was_not_added_has_no_kubeconfig() -> None:
         if plane.kind != "binaries":
             pytest.skip("only a real control plane has to be told of its users")
         with pytest.raises(PlaneError, match="there is no user joe"):
-            proxy.kubeconfig("joe")
+            proxy.get_kubeconfig("joe")
 
 
 async def test_a_fault_is_injected_only_within_its_context() -> None:
@@ -144,8 +146,10 @@ async def open_and_close_proxy(plane: Plane) -> None:
     """Open a proxy with two watches, one of them silent, and close it while both are open."""
     async with AsyncExitStack() as stack:
         async with Proxy.run_before(plane) as proxy:
-            _, _, token = proxy.admin_headers()["Authorization"].partition(" ")
-            transport = HttpTransport(Endpoint(proxy.url, StaticToken(token), proxy.tls()))
+            _, _, token = proxy.build_admin_headers()["Authorization"].partition(" ")
+            transport = HttpTransport(
+                Endpoint(proxy.url, StaticToken(token), proxy.create_admin_tls())
+            )
             stack.push_async_callback(transport.aclose)
             stack.enter_context(proxy.inject(silence_watch(), Match(times=1)))
             for _ in range(2):

@@ -11,8 +11,8 @@ from controller.managedfields import PatchError
 from envtest.patching import PatchHints, apply_strategic_patch
 from tests.envtest.patching.values import LAW
 
-SERVICE = PatchHints.builtin("", "v1", "Service")
-DEPLOYMENT = PatchHints.builtin("apps", "v1", "Deployment")
+SERVICE = PatchHints.for_builtin_kind("", "v1", "Service")
+DEPLOYMENT = PatchHints.for_builtin_kind("apps", "v1", "Deployment")
 
 
 _BAD_ORDER = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envtest.schema import CompiledSchema, default_crd, validate_crd
+from envtest.schema import CompiledSchema, set_crd_defaults, validate_crd
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _AMOUNT = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
@@ -32,7 +32,7 @@ def _compile(spec: dict[str, Any], **version: Any) -> CompiledSchema:
     """The compiled schema of a definition that was found to be in order."""
     schema = {"type": "object", "properties": {"spec": spec}}
     crd = _build_crd(schema, **version)
-    default_crd(crd)
+    set_crd_defaults(crd)
     crd["status"] = {"storedVersions": ["v1"]}
     assert validate_crd(crd) == []
     return CompiledSchema.compile(schema)
@@ -249,7 +249,7 @@ def test_fields_that_may_be_set_once_and_never_changed() -> None:
 )
 def test_groups_of_the_community_need_an_approval(annotation: str | None, accepted: bool) -> None:
     crd = _build_crd({"type": "object"}, group="gateway.networking.k8s.io")
-    default_crd(crd)
+    set_crd_defaults(crd)
     crd["status"] = {"storedVersions": ["v1"]}
     if annotation is not None:
         crd["metadata"]["annotations"] = {"api-approved.kubernetes.io": annotation}

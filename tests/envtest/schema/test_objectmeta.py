@@ -24,21 +24,23 @@ def test_metadata_gets_the_recorded_answer(case: dict[str, Any]) -> None:
     metadata = _expand(case)
     if "message" in case:
         with pytest.raises(MalformedMetadata) as refusal:
-            objectmeta.coerce(metadata, "metadata")
+            objectmeta.coerce_metadata(metadata, "metadata")
         assert str(refusal.value) == case["message"]
         return
-    unknown = objectmeta.coerce(metadata, "metadata")
+    unknown = objectmeta.coerce_metadata(metadata, "metadata")
     assert [f'unknown field "{path}"' for path in unknown] == case.get("warnings", [])
-    assert list_causes(objectmeta.validate(metadata, "metadata")) == case.get("causes", [])
+    assert list_causes(objectmeta.find_embedded_metadata_errors(metadata, "metadata")) == case.get(
+        "causes", []
+    )
 
 
 def test_nulls_in_metadata_mean_not_there() -> None:
     metadata: dict[str, Any] = {"name": "x", "labels": None, "annotations": {"a": None}}
-    assert objectmeta.coerce(metadata, "metadata") == []
+    assert objectmeta.coerce_metadata(metadata, "metadata") == []
     assert metadata == {"name": "x", "annotations": {"a": ""}}
 
 
 def test_times_are_brought_to_utc_and_whole_seconds() -> None:
     metadata: dict[str, Any] = {"creationTimestamp": "2024-02-29T23:30:00.5+01:00"}
-    objectmeta.coerce(metadata, "metadata")
+    objectmeta.coerce_metadata(metadata, "metadata")
     assert metadata["creationTimestamp"] == "2024-02-29T22:30:00Z"

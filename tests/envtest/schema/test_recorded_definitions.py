@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from envtest.schema import default_crd, find_crd_warnings, validate_crd
+from envtest.schema import find_crd_warnings, set_crd_defaults, validate_crd
 from tests.envtest.schema.answers import list_causes, read_recorded, read_transcript
 
 _CASES = read_recorded("definitions.json")
@@ -16,7 +16,7 @@ _CASES = read_recorded("definitions.json")
 def _settle(definition: dict[str, Any]) -> dict[str, Any]:
     """The definition as it stands when it is judged: with defaults, and the versions it stores."""
     crd = copy.deepcopy(definition)
-    default_crd(crd)
+    set_crd_defaults(crd)
     versions = crd["spec"].get("versions") or []
     stored = [version.get("name", "") for version in versions if version.get("storage")]
     crd["status"] = {"storedVersions": stored[:1]}

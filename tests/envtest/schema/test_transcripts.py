@@ -102,7 +102,7 @@ def test_columns_and_cells_are_the_recorded_ones() -> None:
     now = datetime.datetime(2030, 1, 1, tzinfo=datetime.UTC)
     step = next(step for step in read_transcript("tables") if step["id"] == "table-full-object")
     table = step["response"]["body"]
-    assert [column.definition() for column in columns] == table["columnDefinitions"]
+    assert [column.build_definition() for column in columns] == table["columnDefinitions"]
     obj = table["rows"][0]["object"]
     obj["metadata"]["creationTimestamp"] = "2029-12-31T23:59:55Z"
     assert build_table_cells(columns, obj, now) == [*table["rows"][0]["cells"][:-1], "5s"]
