@@ -104,7 +104,7 @@ def pool(
     own = metadata(name, **meta)
     stored = dict(status or {})
     if memory is not None:
-        stored = seal_status(own["uid"], journal_of(own["uid"], memory) | stored)
+        stored = seal_status(own["uid"], build_journal_status(own["uid"], memory) | stored)
     body = {"metadata": own, "spec": spec, "status": stored}
     return msgspec.convert(body, NetworkPool)
 
@@ -112,7 +112,9 @@ def pool(
 CLAIMS = "ipaddressclaims.ipam.cluster.x-k8s.io"
 
 
-def journal_of(uid: str, revision: int, *assignments: Mapping[str, str]) -> dict[str, Any]:
+def build_journal_status(
+    uid: str, revision: int, *assignments: Mapping[str, str]
+) -> dict[str, Any]:
     """Return the status fields that are the journal of a pool.
 
     Args:
@@ -129,7 +131,7 @@ def seal_status(uid: str, status: Mapping[str, Any]) -> dict[str, Any]:
     return {**status, "journalOf": compute_seal(uid, journal.revisions, journal.assignments)}
 
 
-def with_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> dict[str, Any]:
+def replace_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> dict[str, Any]:
     """Return a patch that replaces the promises of a pool.
 
     Args:
@@ -143,7 +145,7 @@ def with_promises(pool: Mapping[str, Any], *assignments: Mapping[str, str]) -> d
     return {"status": status}
 
 
-def revision_of(status: Mapping[str, Any]) -> str:
+def read_revision(status: Mapping[str, Any]) -> str:
     """Return the revision up to which a journal requires allocations to be read; "" if none.
 
     Args:
@@ -231,18 +233,18 @@ def promise(of: IPAllocation, start: str, end: str, *, version: str | None = Non
     )
 
 
-def list_promise(of: Assignment) -> dict[str, str]:
+def render_promise(of: Assignment) -> dict[str, str]:
     """Return a promise in the form that it has in the status of its pool."""
     return {name: value for name, value in asdict(of).items() if value is not None}
 
 
-def listed_for_claim(start: str, end: str, *, name: str = "a") -> dict[str, str]:
+def render_claim_promise(start: str, end: str, *, name: str = "a") -> dict[str, str]:
     """Return a promise to an IPAddressClaim in the form that it has in the status of its pool."""
     meta = {"name": name, "uid": "uid-of-claim", "resourceVersion": "3", "kind": CLAIMS}
     return meta | {"startAddress": start, "endAddress": end}
 
 
-def pool_status(
+def render_pool_status(
     pool: NetworkPool, seen: AllocationsView, decision: PassDecision, now: datetime = EPOCH
 ) -> dict[str, Any]:
     """Return the status that a pass writes to a pool: figures, conditions and journal."""

@@ -41,19 +41,19 @@ CREATE = Match(verb="create", resource="gauges", times=1)
 
 
 async def test_without_faults_everything_passes_unchanged() -> None:
-    async with run_proxied_plane() as here:
-        created = await here.client.create(GAUGES, "default", build_gauge("a", count=3))
+    async with run_proxied_plane() as proxied:
+        created = await proxied.client.create(GAUGES, "default", build_gauge("a", count=3))
 
-        assert await here.direct.get(GAUGES, A) == created
-        assert await here.client.get(GAUGES, A) == created
-        assert [call.verb for call in here.proxy.calls] == ["create", "get"]
-        assert len(here.proxy.injected) == 0
+        assert await proxied.direct.get(GAUGES, A) == created
+        assert await proxied.client.get(GAUGES, A) == created
+        assert [call.verb for call in proxied.proxy.calls] == ["create", "get"]
+        assert len(proxied.proxy.injected) == 0
 
 
 async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
-    async with run_proxied_plane() as here:
-        await here.proxy.add_user("joe")
-        async with open_transport(here.proxy, "joe") as transport:
+    async with run_proxied_plane() as proxied:
+        await proxied.proxy.add_user("joe")
+        async with open_transport(proxied.proxy, "joe") as transport:
             with pytest.raises(Forbidden, match='User "joe" cannot list'):
                 await Client(transport).list(GAUGES)
 
@@ -72,94 +72,94 @@ async def test_users_keep_their_own_rights_behind_the_proxy() -> None:
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
 async def test_a_refused_request_never_ran(fault: Fault, error: type[Exception]) -> None:
-    async with run_proxied_plane() as here:
-        with here.proxy.inject(fault, CREATE), pytest.raises(error):
-            await here.client.create(GAUGES, "default", build_gauge("a"))
+    async with run_proxied_plane() as proxied:
+        with proxied.proxy.inject(fault, CREATE), pytest.raises(error):
+            await proxied.client.create(GAUGES, "default", build_gauge("a"))
 
         with pytest.raises(NotFound):
-            await here.direct.get(GAUGES, A)
-        await here.client.create(GAUGES, "default", build_gauge("a"))
-        assert [injected for injected, _ in here.proxy.injected] == [fault]
+            await proxied.direct.get(GAUGES, A)
+        await proxied.client.create(GAUGES, "default", build_gauge("a"))
+        assert [injected for injected, _ in proxied.proxy.injected] == [fault]
 
 
 async def test_an_overloaded_server_says_when_to_come_back() -> None:
-    async with run_proxied_plane() as here:
+    async with run_proxied_plane() as proxied:
         with (
-            here.proxy.inject(refuse_as_overloaded(7), CREATE),
+            proxied.proxy.inject(refuse_as_overloaded(7), CREATE),
             pytest.raises(TooManyRequests) as e,
         ):
-            await here.client.create(GAUGES, "default", build_gauge("a"))
+            await proxied.client.create(GAUGES, "default", build_gauge("a"))
         assert e.value.retry_after == 7
 
 
 async def test_a_lost_answer_is_of_a_request_that_ran() -> None:
-    async with run_proxied_plane() as here:
-        with here.proxy.inject(LostAnswer(), CREATE), pytest.raises(NoAnswer):
-            await here.client.create(GAUGES, "default", build_gauge("a"))
+    async with run_proxied_plane() as proxied:
+        with proxied.proxy.inject(LostAnswer(), CREATE), pytest.raises(NoAnswer):
+            await proxied.client.create(GAUGES, "default", build_gauge("a"))
 
-        assert (await here.direct.get(GAUGES, A)).metadata.name == "a"
+        assert (await proxied.direct.get(GAUGES, A)).metadata.name == "a"
 
 
 async def test_a_late_answer_is_of_a_request_that_ran_at_once() -> None:
-    async with run_proxied_plane() as here:
+    async with run_proxied_plane() as proxied:
         gate = anyio.Event()
-        with here.proxy.inject(LateAnswer(Pause(until=gate)), CREATE) as late:
+        with proxied.proxy.inject(LateAnswer(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
-                group.start_soon(here.client.create, GAUGES, "default", build_gauge("a"))
+                group.start_soon(proxied.client.create, GAUGES, "default", build_gauge("a"))
                 await late.affected_calls.wait()
-                while not (await here.direct.list(GAUGES)).items:
+                while not (await proxied.direct.list(GAUGES)).items:
                     assert not gate.is_set()
                 gate.set()
 
 
 async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
-    async with run_proxied_plane() as here:
+    async with run_proxied_plane() as proxied:
         gate = anyio.Event()
-        with here.proxy.inject(LateRequest(Pause(until=gate)), CREATE) as late:
+        with proxied.proxy.inject(LateRequest(Pause(until=gate)), CREATE) as late:
             async with anyio.create_task_group() as group:
-                group.start_soon(here.client.create, GAUGES, "default", build_gauge("a"))
+                group.start_soon(proxied.client.create, GAUGES, "default", build_gauge("a"))
                 await late.affected_calls.wait()
                 group.cancel_scope.cancel()
-            assert (await here.direct.list(GAUGES)).items == ()
+            assert (await proxied.direct.list(GAUGES)).items == ()
             gate.set()
-            await here.proxy.done.wait(1)
-            assert [gauge.metadata.name for gauge in (await here.direct.list(GAUGES)).items] == [
-                "a"
-            ]
+            await proxied.proxy.done.wait(1)
+            assert [
+                gauge.metadata.name for gauge in (await proxied.direct.list(GAUGES)).items
+            ] == ["a"]
 
 
 async def test_a_connection_reset_in_the_middle_of_an_answer_gives_no_answer() -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        with here.proxy.inject(CutAnswer(30), LIST), pytest.raises(NoAnswer):
-            await here.client.list(GAUGES)
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        with proxied.proxy.inject(CutAnswer(30), LIST), pytest.raises(NoAnswer):
+            await proxied.client.list(GAUGES)
 
 
 async def test_a_truncated_answer_that_looks_whole_is_malformed() -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
         fault = CutAnswer(30, end=End.CLOSED)
-        with here.proxy.inject(fault, LIST), pytest.raises(MalformedAnswer):
-            await here.client.list(GAUGES)
+        with proxied.proxy.inject(fault, LIST), pytest.raises(MalformedAnswer):
+            await proxied.client.list(GAUGES)
 
 
 async def test_an_answer_that_arrives_slowly_is_complete() -> None:
-    async with run_proxied_plane() as here:
-        created = await here.create("a")
-        with here.proxy.inject(SlowAnswer(7), LIST) as slow:
-            assert (await here.client.list(GAUGES)).items == (created,)
+    async with run_proxied_plane() as proxied:
+        created = await proxied.create("a")
+        with proxied.proxy.inject(SlowAnswer(7), LIST) as slow:
+            assert (await proxied.client.list(GAUGES)).items == (created,)
         assert len(slow.affected_calls) == 1
 
 
 async def test_a_list_can_expire_between_two_pages() -> None:
-    async with run_proxied_plane() as here:
+    async with run_proxied_plane() as proxied:
         for name in "abc":
-            await here.create(name)
+            await proxied.create(name)
         later = Match(verb="list", where=lambda call: "continue" in call.query)
-        with here.proxy.inject(refuse_as_expired(), later) as injection:
-            first = await here.transport.request("GET", PATH, query={"limit": "2"})
+        with proxied.proxy.inject(refuse_as_expired(), later) as injection:
+            first = await proxied.transport.request("GET", PATH, query={"limit": "2"})
             token = msgspec.json.decode(first)["metadata"]["continue"]
             rest = {"limit": "2", "continue": token}
             with pytest.raises(Expired):
-                await here.transport.request("GET", PATH, query=rest)
+                await proxied.transport.request("GET", PATH, query=rest)
         assert [call.query["continue"] for call in injection.affected_calls] == [token]

@@ -58,18 +58,18 @@ async def test_a_crd_that_is_not_served_in_time_is_reported_with_the_last_answer
 
 
 async def test_a_proxy_may_stand_before_a_proxy() -> None:
-    async with run_proxied_plane() as here, Proxy.run_before(here.proxy) as outer:
+    async with run_proxied_plane() as proxied, Proxy.run_before(proxied.proxy) as outer:
         with outer.inject(refuse_as_forbidden(), Match(nth=2)) as injection:
             async with open_transport(outer) as transport:
                 await Client(transport).list(GAUGES)
-        assert len(outer.calls) == len(here.proxy.calls) == 1
+        assert len(outer.calls) == len(proxied.proxy.calls) == 1
         assert len(injection.affected_calls) == 0
 
 
 async def test_users_without_credentials_are_refused_as_by_the_server() -> None:
-    async with run_proxied_plane() as here:
+    async with run_proxied_plane() as proxied:
         for headers in ({}, {"Authorization": "Bearer unknown"}):
-            answers = [await _get(plane, headers) for plane in (here.plane, here.proxy)]
+            answers = [await _get(plane, headers) for plane in (proxied.plane, proxied.proxy)]
             assert answers[0] == answers[1]
             assert answers[0][0] in (401, 403)
 
@@ -93,21 +93,21 @@ async def test_a_user_that_was_not_added_has_no_kubeconfig() -> None:
 
 
 async def test_a_fault_is_injected_only_within_its_context() -> None:
-    async with run_proxied_plane() as here:
-        with here.proxy.inject(refuse_as_internal_error(), Match(verb="create")) as injection:
-            await here.client.list(GAUGES)
-        await here.client.list(GAUGES)
+    async with run_proxied_plane() as proxied:
+        with proxied.proxy.inject(refuse_as_internal_error(), Match(verb="create")) as injection:
+            await proxied.client.list(GAUGES)
+        await proxied.client.list(GAUGES)
         assert len(injection.affected_calls) == 0
 
 
 async def test_a_fault_that_answers_leaves_nothing_to_those_after_it() -> None:
-    async with run_proxied_plane() as here:
+    async with run_proxied_plane() as proxied:
         with (
-            here.proxy.inject(refuse_as_internal_error(), LIST) as first,
-            here.proxy.inject(refuse_as_forbidden(), LIST) as second,
+            proxied.proxy.inject(refuse_as_internal_error(), LIST) as first,
+            proxied.proxy.inject(refuse_as_forbidden(), LIST) as second,
         ):
             with pytest.raises(Exception, match="500"):
-                await here.client.list(GAUGES)
+                await proxied.client.list(GAUGES)
             assert (len(first.affected_calls), len(second.affected_calls)) == (1, 0)
 
 

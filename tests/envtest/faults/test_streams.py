@@ -53,9 +53,9 @@ def describe_event(line: bytes) -> str:
     return f"{event['type']} {name}".strip()
 
 
-async def watch_gauges(here: ProxiedPlane, enough: int | None = None) -> list[bytes]:
+async def watch_gauges(proxied: ProxiedPlane, enough: int | None = None) -> list[bytes]:
     """Return the lines of a watch of all gauges through the proxy, from the present ones on."""
-    async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+    async with proxied.transport.stream(PATH, query=BOOKMARKS) as chunks:
         return await read_lines(chunks, enough)
 
 
@@ -67,25 +67,25 @@ async def must_be_silent(chunks: AsyncIterator[bytes]) -> None:
 
 
 async def test_a_proxy_without_faults_passes_a_watch_on() -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        events = [describe_event(line) for line in await watch_gauges(here, 2)]
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        events = [describe_event(line) for line in await watch_gauges(proxied, 2)]
         assert events == ["ADDED a", "BOOKMARK"]
 
 
 async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        with here.proxy.inject(silence_watch(1), Match(times=1)):
-            async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        with proxied.proxy.inject(silence_watch(1), Match(times=1)):
+            async with proxied.transport.stream(PATH, query=BOOKMARKS) as chunks:
                 assert [describe_event(line) for line in (await anext(chunks)).splitlines()] == [
                     "ADDED a"
                 ]
-                await here.create("b")
+                await proxied.create("b")
                 async with anyio.create_task_group() as group:
                     group.start_soon(must_be_silent, chunks)
                     # Another watch has delivered the event, so this one would have, too.
-                    assert len(await watch_gauges(here, 3)) == 3
+                    assert len(await watch_gauges(proxied, 3)) == 3
                     group.cancel_scope.cancel()
 
 
@@ -106,51 +106,51 @@ async def test_a_half_open_watch_delivers_nothing_more_and_is_not_closed() -> No
 async def test_a_watch_delivers_what_the_fault_leaves_of_it(
     fault: Fault, events: list[str]
 ) -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        await here.create("b")
-        with here.proxy.inject(fault, WATCH):
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        await proxied.create("b")
+        with proxied.proxy.inject(fault, WATCH):
             assert [
-                describe_event(line) for line in await watch_gauges(here, max(1, len(events)))
+                describe_event(line) for line in await watch_gauges(proxied, max(1, len(events)))
             ] == events
 
 
 @pytest.mark.parametrize("fault", [DroppedEvents(1, 1), CutAnswer(9, pieces=1)], ids=str)
 async def test_a_watch_can_break_in_the_middle(fault: Fault) -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        await here.create("b")
-        with here.proxy.inject(fault), pytest.raises(NoAnswer):
-            await watch_gauges(here)
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        await proxied.create("b")
+        with proxied.proxy.inject(fault), pytest.raises(NoAnswer):
+            await watch_gauges(proxied)
 
 
 async def test_a_truncated_event_ends_like_a_whole_one() -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        await here.create("b")
-        with here.proxy.inject(TruncatedEvent(events=1, size=12)):
-            first, second, third = await watch_gauges(here, 3)
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        await proxied.create("b")
+        with proxied.proxy.inject(TruncatedEvent(events=1, size=12)):
+            first, second, third = await watch_gauges(proxied, 3)
         assert describe_event(first) == "ADDED a"
         assert second == b'{"type":"ADD'
         assert describe_event(third) == "BOOKMARK"
 
 
 async def test_a_made_up_event_does_not_wait_for_a_real_one() -> None:
-    async with run_proxied_plane() as here:
+    async with run_proxied_plane() as proxied:
         query = {
             "watch": "1",
-            "resourceVersion": (await here.create("a")).metadata.resourceVersion,
+            "resourceVersion": (await proxied.create("a")).metadata.resourceVersion,
         }
-        with here.proxy.inject(insert_expired_event()):
-            async with here.transport.stream(PATH, query=query) as chunks:
+        with proxied.proxy.inject(insert_expired_event()):
+            async with proxied.transport.stream(PATH, query=query) as chunks:
                 assert [describe_event(line) for line in await read_lines(chunks)] == ["ERROR"]
 
 
 async def test_events_can_be_larger_than_any_object_should_be() -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        with here.proxy.inject(LargeEvents()):
-            event, end = await watch_gauges(here, 2)
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        with proxied.proxy.inject(LargeEvents()):
+            event, end = await watch_gauges(proxied, 2)
         assert describe_event(event) == "ADDED a"
         assert len(event) > 5 * 1024 * 1024
         assert describe_event(end) == "BOOKMARK"
@@ -158,14 +158,14 @@ async def test_events_can_be_larger_than_any_object_should_be() -> None:
 
 @pytest.mark.parametrize("initial_end_only", [True, False])
 async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        with here.proxy.inject(SwallowedBookmarks(initial_end_only)):
-            async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        with proxied.proxy.inject(SwallowedBookmarks(initial_end_only)):
+            async with proxied.transport.stream(PATH, query=BOOKMARKS) as chunks:
                 assert [describe_event(line) for line in await read_lines(chunks, 1)] == [
                     "ADDED a"
                 ]
-                await here.create("b")
+                await proxied.create("b")
                 assert [describe_event(line) for line in await read_lines(chunks, 1)] == [
                     "ADDED b"
                 ]
@@ -177,44 +177,44 @@ async def test_bookmarks_can_be_swallowed(*, initial_end_only: bool) -> None:
 async def test_a_watch_can_be_refused_by_its_status(
     make: Callable[[], Fault], error: type[Exception]
 ) -> None:
-    async with run_proxied_plane() as here:
-        with here.proxy.inject(make(), WATCH), pytest.raises(error):
-            await watch_gauges(here)
+    async with run_proxied_plane() as proxied:
+        with proxied.proxy.inject(make(), WATCH), pytest.raises(error):
+            await watch_gauges(proxied)
 
 
 async def test_faults_of_watches_leave_other_requests_alone() -> None:
-    async with run_proxied_plane() as here:
-        with here.proxy.inject(silence_watch()) as silent, here.proxy.inject(ClosedAtOnce()):
-            await here.client.list(GAUGES)
+    async with run_proxied_plane() as proxied:
+        with proxied.proxy.inject(silence_watch()) as silent, proxied.proxy.inject(ClosedAtOnce()):
+            await proxied.client.list(GAUGES)
         assert len(silent.affected_calls) == 0
 
 
 async def test_several_faults_may_apply_to_one_watch() -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        await here.create("b")
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        await proxied.create("b")
         with (
-            here.proxy.inject(insert_unknown_event(1)),
-            here.proxy.inject(StopAfter(2, End.CLOSED)),
+            proxied.proxy.inject(insert_unknown_event(1)),
+            proxied.proxy.inject(StopAfter(2, End.CLOSED)),
         ):
-            events = [describe_event(line) for line in await watch_gauges(here)]
+            events = [describe_event(line) for line in await watch_gauges(proxied)]
         assert events == ["ADDED a", "RENAMED odd", "ADDED b"]
-        assert len(here.proxy.injected) == 2
+        assert len(proxied.proxy.injected) == 2
 
 
 @pytest.mark.parametrize("first", [SlowAnswer(100), DroppedEvents(9), SwallowedBookmarks()])
 async def test_a_fault_before_the_first_event_applies_whatever_came_before_it(
     first: Fault,
 ) -> None:
-    async with run_proxied_plane() as here:
-        await here.create("a")
-        with here.proxy.inject(first), here.proxy.inject(insert_expired_event()):
-            assert [describe_event(line) for line in await watch_gauges(here)] == ["ERROR"]
+    async with run_proxied_plane() as proxied:
+        await proxied.create("a")
+        with proxied.proxy.inject(first), proxied.proxy.inject(insert_expired_event()):
+            assert [describe_event(line) for line in await watch_gauges(proxied)] == ["ERROR"]
 
 
 async def test_closing_the_proxy_ends_open_requests_and_watches() -> None:
-    async with run_proxied_plane() as here, AsyncExitStack() as outer:
-        async with Proxy.run_before(here.plane) as proxy:
+    async with run_proxied_plane() as proxied, AsyncExitStack() as outer:
+        async with Proxy.run_before(proxied.plane) as proxy:
             transport = await outer.enter_async_context(open_transport(proxy))
             outer.enter_context(proxy.inject(silence_watch()))
             chunks = await outer.enter_async_context(transport.stream(PATH, query=BOOKMARKS))
@@ -223,8 +223,8 @@ async def test_closing_the_proxy_ends_open_requests_and_watches() -> None:
 
 
 async def test_a_client_that_hangs_up_ends_its_watch_at_the_server_too() -> None:
-    async with run_proxied_plane() as here:
-        async with here.transport.stream(PATH, query=BOOKMARKS) as chunks:
+    async with run_proxied_plane() as proxied:
+        async with proxied.transport.stream(PATH, query=BOOKMARKS) as chunks:
             await anext(chunks)
-            assert len(here.proxy.done) == 0
-        await here.proxy.done.wait(1)
+            assert len(proxied.proxy.done) == 0
+        await proxied.proxy.done.wait(1)

@@ -58,7 +58,7 @@ def test_both_decoders_read_a_written_pool_status_alike(cidr: str) -> None:
     decision = protocol.decide(
         pool, view, geometry=poolgeometry.parse_layouts(pool.spec, 1 << 20), batch=256
     )
-    written = make.pool_status(pool, view, decision=decision, now=make.EPOCH)
+    written = make.render_pool_status(pool, view, decision=decision, now=make.EPOCH)
     body = {"kind": "NetworkPool", "metadata": {"name": "lab"}, "spec": {"cidr": cidr}}
     decoded, validated = _read(body | {"status": written})
     assert decoded == validated

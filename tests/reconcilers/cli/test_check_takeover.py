@@ -15,7 +15,7 @@ from tests.reconcilers.cli.saved import UID, make_holder, make_saved_cluster, ru
 
 BUTLER_STATUS = {"totalIPs": 256, "observedGeneration": 1}
 """The status of a pool as Butler's controller writes it."""
-OUR_STATUS = {**BUTLER_STATUS, **make.journal_of("lab", 7)}
+OUR_STATUS = {**BUTLER_STATUS, **make.build_journal_status("lab", 7)}
 
 
 def list_takeover_findings(folder: Path, *objects: dict[str, Any]) -> dict[tuple[str, str], str]:

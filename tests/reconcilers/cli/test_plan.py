@@ -257,7 +257,7 @@ def test_a_promise_in_the_status_of_a_pool_is_kept() -> None:
     network_pool = make_pool(
         resourceVersion="80",
         uid="p",
-        status=make.journal_of("p", 60, promise),
+        status=make.build_journal_status("p", 60, promise),
     )
     finalizers = ["butler.butlerlabs.dev/ipallocation"]
     waiting = make_allocation("a", 4, uid=uid, resourceVersion="70", finalizers=finalizers)
@@ -265,7 +265,7 @@ def test_a_promise_in_the_status_of_a_pool_is_kept() -> None:
     assert read_cidr(outcome, "a") == "10.40.0.64/30"
     status = outcome.items["NetworkPool/lab"]["status"]
     assert "assignments" not in status
-    assert make.revision_of(status) == "60"
+    assert make.read_revision(status) == "60"
 
 
 def test_a_promise_to_an_allocation_that_is_not_in_the_input_is_dropped() -> None:
@@ -276,7 +276,7 @@ def test_a_promise_to_an_allocation_that_is_not_in_the_input_is_dropped() -> Non
         "startAddress": "10.40.0.0",
         "endAddress": "10.40.0.7",
     }
-    status = make.journal_of("p", 60, promise)
+    status = make.build_journal_status("p", 60, promise)
     network_pool = make_pool(resourceVersion="80", uid="p", status=status)
     outcome = plan(network_pool, make_allocation("a", 4))
     assert read_cidr(outcome, "a") == "10.40.0.0/30"

@@ -33,7 +33,7 @@ OBJECTS: list[dict[str, Any]] = [
             "ranges": [{"start": "10.40.0.16", "end": "10.40.0.200"}],
             "defaults": {"nodesPerTenant": 5},
         },
-        status={"conditions": [READY], **make.journal_of("u1", 5)},
+        status={"conditions": [READY], **make.build_journal_status("u1", 5)},
         labels={"a": "b"},
         annotations={"c": "d"},
         uid="u1",

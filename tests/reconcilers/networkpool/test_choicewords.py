@@ -118,7 +118,7 @@ async def test_the_words_do_not_change_when_the_pool_serves_further_allocations(
 def test_a_promise_that_was_stored_without_words_is_reported_without_them() -> None:
     allocation = make.allocation("a", size=8)
     promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
-    pool = make.pool(status={"assignments": [make.list_promise(promise)]})
+    pool = make.pool(status={"assignments": [make.render_promise(promise)]})
     [stored] = STATUS_JOURNALS.read(pool).promises
     ranges = tuple(part.range for part in stored.ranges)
     written = render_allocated(

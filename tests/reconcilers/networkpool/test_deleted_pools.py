@@ -100,8 +100,8 @@ async def test_the_figures_of_a_deleted_pool_do_not_count_promises_to_claims() -
     lab = await _make_served_lab("a")
     pool = lab.server.see("networkpools", "lab")
     [to_allocation] = pool["status"]["assignments"]
-    to_claim = make.listed_for_claim("10.40.0.200", "10.40.0.200", name="vm")
-    lab.server.edit("networkpools", "lab", make.with_promises(pool, to_allocation, to_claim))
+    to_claim = make.render_claim_promise("10.40.0.200", "10.40.0.200", name="vm")
+    lab.server.edit("networkpools", "lab", make.replace_promises(pool, to_allocation, to_claim))
     lab.server.delete("networkpools", "lab")
     replica = lab.make_pool_reconciler(claims=AbsentClaims())
     for _ in range(2):

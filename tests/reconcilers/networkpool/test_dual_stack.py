@@ -31,7 +31,7 @@ def decide(pool: Any, *allocations: Any) -> protocol.PassDecision:
 
 def compute_status(pool: Any, *allocations: Any) -> dict[str, Any]:
     """Return the status that a pass over a pool with these allocations writes."""
-    return make.pool_status(
+    return make.render_pool_status(
         pool, make.view(*allocations), decision=decide(pool, *allocations), now=make.EPOCH
     )
 
@@ -60,7 +60,7 @@ def test_pools_and_allocations_of_one_family_get_no_fields_for_a_second() -> Non
 def test_a_promise_of_an_earlier_version_is_written_back_unchanged() -> None:
     allocation = make.allocation("a")
     promise = make.promise(allocation, "10.40.0.0", "10.40.0.7")
-    old = make.list_promise(promise)
+    old = make.render_promise(promise)
     assert list(old) == ONE_FAMILY_PROMISE
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
     assert [
@@ -79,7 +79,7 @@ def test_a_promise_of_an_earlier_version_is_written_back_unchanged() -> None:
 )
 def test_a_promise_with_an_invalid_second_range_is_ignored(second: dict[str, str]) -> None:
     allocation = make.allocation("a", asks=REQUIRE, size=1)
-    old = make.list_promise(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
+    old = make.render_promise(make.promise(allocation, "10.40.0.0", "10.40.0.0")) | second
     pool = make.pool(secondary=SECOND, status={"assignments": [old]})
     assert settle_pool_journal(pool, make.view(allocation)).promises == ()
     [grant] = decide(pool, allocation).choice.grants

@@ -66,7 +66,7 @@ async def test_an_allocation_without_our_finalizer_needs_no_voiding() -> None:
     lab = make_lab(make.allocation("a", finalizers=[]), make.allocation("b"))
     await lab.run_pool_pass()
     assert (count_patches(lab, "a"), count_patches(lab, "b")) == (0, 2)
-    assert make.revision_of(lab.read_status("networkpools", "lab")) != ""
+    assert make.read_revision(lab.read_status("networkpools", "lab")) != ""
 
 
 async def test_the_revision_of_a_fenced_pool_is_the_highest_version_of_its_allocations() -> None:
@@ -74,7 +74,7 @@ async def test_the_revision_of_a_fenced_pool_is_the_highest_version_of_its_alloc
     highest = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     lab.server.add("providerconfigs", make.provider())
     await lab.run_pool_pass()
-    assert make.revision_of(lab.read_status("networkpools", "lab")) == highest
+    assert make.read_revision(lab.read_status("networkpools", "lab")) == highest
 
 
 async def test_a_late_write_of_a_forgotten_promise_finds_another_version() -> None:
@@ -125,7 +125,7 @@ async def test_a_range_that_a_late_write_gives_during_the_fence_is_not_allocated
     lab.server.listeners.insert(0, write_promise)
     await lab.run_pool_pass()
     written_version = int(lab.server.see("ipallocations", "b")["metadata"]["resourceVersion"])
-    assert int(make.revision_of(lab.read_status("networkpools", "lab"))) >= written_version
+    assert int(make.read_revision(lab.read_status("networkpools", "lab"))) >= written_version
     assert lab.read_status("ipallocations", "a")["cidr"] == "10.40.0.8/29"
 
 
@@ -162,7 +162,7 @@ async def test_two_replicas_that_fence_at_once_both_finish() -> None:
     async with anyio.create_task_group() as group:
         group.start_soon(lab.pools.reconcile, make.key("lab"))
         group.start_soon(other.pools.reconcile, make.key("lab"))
-    assert make.revision_of(lab.read_status("networkpools", "lab")) != ""
+    assert make.read_revision(lab.read_status("networkpools", "lab")) != ""
     assert lab.server.count(verb="patch", plural="ipallocations") <= 20 * 4
 
 
@@ -173,7 +173,7 @@ async def test_a_pool_whose_memory_is_newer_than_the_server_is_fenced_before_it_
     await lab.clock.advance(1.0)
     await lab.run_pool_pass()
     assert count_patches(lab, "a") == 2, "voided once, then served"
-    assert int(make.revision_of(lab.read_status("networkpools", "lab"))) < UNREACHED_REVISION
+    assert int(make.read_revision(lab.read_status("networkpools", "lab"))) < UNREACHED_REVISION
     assert lab.read_status("ipallocations", "a")["phase"] == "Allocated"
 
 
@@ -183,7 +183,7 @@ async def test_nothing_is_written_while_it_is_unknown_whether_the_server_was_res
 ) -> None:
     """After a disconnect, the caches do not know whether the server still has their history."""
     allocation, other = make.allocation("a"), make.allocation("b")
-    promised = make.list_promise(make.promise(other, "10.40.0.0", "10.40.0.0"))
+    promised = make.render_promise(make.promise(other, "10.40.0.0", "10.40.0.0"))
     lab = make_lab(allocation, other, pool=make.pool(status={"assignments": [promised]}))
     lab.caches[kind].unconfirm_history()
     assert await lab.run_pool_pass() == Again(1.0)
@@ -198,7 +198,7 @@ async def test_a_fence_that_cannot_be_finished_leaves_the_pool_without_memory() 
     lab.server.fail(ServerFailure(500, "", "no"), verb="patch", plural="ipallocations", name="b")
     with pytest.raises(ServerFailure):
         await lab.run_pool_pass()
-    assert make.revision_of(lab.read_status("networkpools", "lab")) == ""
+    assert make.read_revision(lab.read_status("networkpools", "lab")) == ""
     await lab.run_pool_pass()
     assert {lab.read_status("ipallocations", n)["phase"] for n in "ab"} == {"Allocated"}
 
@@ -228,9 +228,9 @@ async def test_the_deletion_of_a_pool_waits_until_an_open_promise_is_written() -
     waiting = make.allocation("a")
     lab = make_lab(waiting, pool=make.pool())
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
-    entry = make.list_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
+    entry = make.render_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7", version=version))
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, entry))
+    lab.server.edit("networkpools", "lab", make.replace_promises(stored, entry))
     lab.server.delete("networkpools", "lab")
     assert isinstance(await lab.run_pool_pass(), Blocked)
     await lab.clock.advance(10)

@@ -250,7 +250,7 @@ def test_a_deletion_counts_a_promise_to_another_object_with_the_name_of_a_holder
     recreated = make.allocation("a", uid="another")
     for promised_to, count in ((recreated, 2), (allocation, 1)):
         promise = make.promise(promised_to, "10.40.0.8", "10.40.0.15", version="9999")
-        pool = make.pool(status={"assignments": [make.list_promise(promise)]})
+        pool = make.pool(status={"assignments": [make.render_promise(promise)]})
         assert (
             count_blockers(STATUS_JOURNALS.read(pool), make.view(allocation, position=10)) == count
         )

@@ -16,13 +16,13 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
 RANGE = ("10.40.0.0", "10.40.0.7")
-TO_CLAIM = make.listed_for_claim(*RANGE)
+TO_CLAIM = make.render_claim_promise(*RANGE)
 OUTDATED = Blocked("DefinitionOutdated", 60.0)
 
 
 def render_promise(allocation: IPAllocation, **edits: str) -> dict[str, str]:
     """Return a promise of RANGE to an allocation as a status has it, with some fields edited."""
-    return make.list_promise(make.promise(allocation, *RANGE)) | edits
+    return make.render_promise(make.promise(allocation, *RANGE)) | edits
 
 
 def make_lab(status: Mapping[str, Any], *allocations: IPAllocation) -> Lab:
@@ -44,10 +44,10 @@ def seal(status: Mapping[str, Any]) -> dict[str, Any]:
     return make.seal_status("of the pool", status)
 
 
-OURS = make.journal_of("of the pool", 1)
+OURS = make.build_journal_status("of the pool", 1)
 LOST: dict[str, Mapping[str, Any]] = {
     "wiped": {},
-    "restored to another object": make.journal_of("of an earlier pool", 1),
+    "restored to another object": make.build_journal_status("of an earlier pool", 1),
     "without uid": {"revisions": {KIND: "1"}},
     "without revision": seal({}),
     "with a revision that is no number": seal({"revisions": {KIND: "x"}}),
@@ -64,7 +64,7 @@ async def test_a_pool_whose_journal_is_lost_voids_earlier_promises_before_it_all
     await lab.run_pool_pass()
     assert count_writes(lab, "b") == 2, "voided, then served"
     pool = lab.read_status("networkpools", "lab")
-    assert (pool["journalOf"], make.revision_of(pool)) != ("of the pool", "")
+    assert (pool["journalOf"], make.read_revision(pool)) != ("of the pool", "")
     assert [entry["name"] for entry in pool["assignments"]] == ["b"]
 
 
@@ -84,7 +84,7 @@ async def test_a_pool_with_one_promise_that_cannot_be_read_voids_earlier_promise
 
 async def test_a_promise_in_the_journal_of_another_object_holds_no_range() -> None:
     waiting = make.allocation("b", size=8)
-    status = make.journal_of("of an earlier pool", 1)
+    status = make.build_journal_status("of an earlier pool", 1)
     lab = make_lab(status | {"assignments": [render_promise(make.allocation("x"))]}, waiting)
     await lab.run_pool_pass()
     assert lab.read_status("ipallocations", "b")["startAddress"] == RANGE[0]

@@ -227,9 +227,9 @@ async def test_an_allocation_that_is_about_to_be_served_is_not_changed() -> None
     lab = make_lab(fresh, promised, owner=make.tenant())
     version = lab.server.see("ipallocations", "promised")["metadata"]["resourceVersion"]
     uid = lab.server.see("ipallocations", "promised")["metadata"]["uid"]
-    entry = make.list_promise(make.promise(promised, "10.40.0.0", "10.40.0.7", version=version))
+    entry = make.render_promise(make.promise(promised, "10.40.0.0", "10.40.0.7", version=version))
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, entry | {"uid": uid}))
+    lab.server.edit("networkpools", "lab", make.replace_promises(stored, entry | {"uid": uid}))
     await lab.orphans.sweep()
     assert lab.server.requests == []
 

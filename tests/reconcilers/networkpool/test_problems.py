@@ -130,7 +130,7 @@ def test_a_range_that_the_pool_does_not_hand_out_is_reported_with_its_holder(
 
 def test_a_promise_outside_a_narrowed_pool_is_reported_and_not_revoked() -> None:
     waiting = make.allocation("a")
-    entry = make.list_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
+    entry = make.render_promise(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
     status = {"assignments": [entry]}
     pool = make.pool(tenant={"start": "10.40.0.8", "end": "10.40.0.255"}, status=status)
     out_of_range = _list_findings(pool, waiting)["OutOfRange"]

@@ -49,7 +49,7 @@ async def test_a_new_pool_gets_a_finalizer_a_journal_and_figures() -> None:
     await lab.run_pool_pass()
     assert lab.server.see("networkpools", "lab")["metadata"]["finalizers"] == [FINALIZER]
     status = lab.read_status("networkpools", "lab")
-    assert make.revision_of(status) == "0"
+    assert make.read_revision(status) == "0"
     assert (status["totalIPs"], status["availableIPs"], status["allocatedIPs"]) == (256, 256, 0)
 
 
@@ -125,7 +125,7 @@ async def test_settled_promises_are_dropped_by_the_next_write_of_a_promise() -> 
     await lab.run_pool_pass()
     status = lab.read_status("networkpools", "lab")
     assert [p["name"] for p in status["assignments"]] == ["b"]
-    assert make.revision_of(status) == resource_version
+    assert make.read_revision(status) == resource_version
 
 
 async def test_a_pool_is_not_taken_for_deleted_while_its_kind_is_not_served() -> None:
@@ -229,7 +229,7 @@ async def test_while_the_cache_is_behind_the_pass_waits_and_then_lists() -> None
     lab.hold_events("ipallocations")
     lab.server.add("ipallocations", make.allocation("b", age=5))
     uid = lab.server.see("networkpools", "lab")["metadata"]["uid"]
-    reached = make.journal_of(uid, lab.server.revision)
+    reached = make.build_journal_status(uid, lab.server.revision)
     lab.server.edit("networkpools", "lab", {"status": reached})
     assert await lab.run_pool_pass() == Again(0.1)
     assert lab.server.requests == []
@@ -277,7 +277,9 @@ async def test_a_promise_of_another_replica_is_written_if_it_stays_open_for_two_
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(waiting, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.list_promise(entry)))
+    lab.server.edit(
+        "networkpools", "lab", make.replace_promises(stored, make.render_promise(entry))
+    )
     assert await lab.run_pool_pass() == Again(2.0)
     await lab.clock.advance(1.9)
     await lab.run_pool_pass()
@@ -293,7 +295,9 @@ async def test_a_pass_that_serves_others_returns_in_time_for_another_replicas_pr
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(foreign, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, make.list_promise(entry)))
+    lab.server.edit(
+        "networkpools", "lab", make.replace_promises(stored, make.render_promise(entry))
+    )
     assert await lab.run_pool_pass() == Again(2.0)
 
 
@@ -346,10 +350,10 @@ async def test_a_pass_over_a_full_journal_waits_until_another_replicas_promises_
         address = f"10.40.{number >> 8}.{number & 255}"
         version = created["metadata"]["resourceVersion"]
         entries.append(
-            make.list_promise(make.promise(allocation, address, address, version=version))
+            make.render_promise(make.promise(allocation, address, address, version=version))
         )
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries[:512]))
+    lab.server.edit("networkpools", "lab", make.replace_promises(stored, *entries[:512]))
     outcome = await lab.run_pool_pass()
     assert outcome == Again(2.0)
     await lab.clock.advance(2.0)

@@ -20,7 +20,7 @@ def _compute_status(pool: Any, *allocations: Any) -> dict[str, Any]:
     decision = protocol.decide(
         pool, view, geometry=poolgeometry.parse_layouts(pool.spec, 1 << 20), batch=256
     )
-    return make.pool_status(pool, view, decision=decision, now=make.EPOCH)
+    return make.render_pool_status(pool, view, decision=decision, now=make.EPOCH)
 
 
 def _index_conditions(status_body: dict[str, Any]) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def test_a_held_range_whose_phase_was_wiped_is_counted_once() -> None:
 def test_a_transition_time_moves_with_its_status_and_never_otherwise() -> None:
     first = _compute_status(make.pool(), make.allocation("a"))
     reported = make.pool(status={"conditions": first["conditions"]})
-    later = make.pool_status(
+    later = make.render_pool_status(
         reported,
         make.view(),
         decision=protocol.decide(
@@ -223,7 +223,7 @@ def test_counters_never_exceed_the_maximum_of_the_schema() -> None:
     decision = protocol.decide(
         pool, make.view(), geometry=poolgeometry.parse_layouts(pool.spec, 1 << 33), batch=256
     )
-    pool_status = make.pool_status(pool, make.view(), decision=decision, now=make.EPOCH)
+    pool_status = make.render_pool_status(pool, make.view(), decision=decision, now=make.EPOCH)
     assert pool_status["totalIPs"] == pool_status["largestFreeBlock"] == 2**31 - 1
 
 

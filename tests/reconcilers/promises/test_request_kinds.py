@@ -250,8 +250,8 @@ class ServedPool:
     ) -> None:
         self.lab = Lab()
         self.calls: list[tuple[str, str, Any]] = []
-        to_allocation = make.list_promise(make.promise(make.allocation("a"), *RANGE))
-        to_claim = make.listed_for_claim(*OTHER, name="c")
+        to_allocation = make.render_promise(make.promise(make.allocation("a"), *RANGE))
+        to_claim = make.render_claim_promise(*OTHER, name="c")
         status = {"assignments": [to_allocation, to_claim], "revisions": dict(revisions)}
         self.lab.server.add("networkpools", make.pool(status=status))
         self.kinds = [Requests(resource, self.calls) for resource in kinds]

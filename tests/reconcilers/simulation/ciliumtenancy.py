@@ -9,7 +9,7 @@ from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from tests.reconcilers.lbipam import POOLS, LbIpam
 from tests.reconcilers.server import Json, Server
 from tests.reconcilers.simulation.tenancy import TENANTS, WAITING, Tenancy
-from tests.reconcilers.simulation.tenantscenes import Yard
+from tests.reconcilers.simulation.tenantscenes import TenantStage
 
 
 class CiliumTenancy(Tenancy):
@@ -50,7 +50,7 @@ class CiliumTenancy(Tenancy):
         tenant.edit(POOLS, pool["metadata"]["name"], change, namespace="")
 
 
-class CiliumYard(Yard, CiliumTenancy):
+class CiliumYard(TenantStage, CiliumTenancy):
     """The two replicas and the tenant of a scene, with Cilium's adapter."""
 
 

@@ -8,7 +8,7 @@ from tests.reconcilers.memorybalancer.adapter import MemoryKind, Rules
 from tests.reconcilers.memorybalancer.offers import OfferBalancer
 from tests.reconcilers.server import Server
 from tests.reconcilers.simulation.tenancy import Tenancy
-from tests.reconcilers.simulation.tenantscenes import Yard
+from tests.reconcilers.simulation.tenantscenes import TenantStage
 
 
 class MemoryTenancy(Tenancy):
@@ -27,5 +27,5 @@ class MemoryTenancy(Tenancy):
         return MemoryKind(self.clock, self.rules, self.faults.settings.tenant.metallb_wait)
 
 
-class MemoryYard(Yard, MemoryTenancy):
+class MemoryYard(TenantStage, MemoryTenancy):
     """The two replicas and the tenant of a scene, with the balancer of tests."""

@@ -39,7 +39,7 @@ def match_pool_writes(method: str) -> Matcher:
     return lambda packet: packet.method == method and any(k in packet.path for k in kinds)
 
 
-class Yard(Tenancy):
+class TenantStage(Tenancy):
     """Two replicas, and tenant a, which holds one address. The scene starts each pass.
 
     A late request runs when `arrive` is called. The replicas are called `one` and `other`.
@@ -122,15 +122,17 @@ class Yard(Tenancy):
         return self.problem or None
 
 
-Scene = Callable[[Yard], Awaitable[str | None]]
+Scene = Callable[[TenantStage], Awaitable[str | None]]
 
 
-def play_scene(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> str | None:
+def play_scene(
+    scene: Scene, make_stage: Callable[[TaskGroup], TenantStage] = TenantStage
+) -> str | None:
     """Play a scene; return the violation, None if there is none."""
 
     async def play() -> str | None:
         async with anyio.create_task_group() as group:
-            verdict = await scene(make_yard(group))
+            verdict = await scene(make_stage(group))
             group.cancel_scope.cancel()
         return verdict
 
@@ -138,153 +140,155 @@ def play_scene(scene: Scene, make_yard: Callable[[TaskGroup], Yard] = Yard) -> s
         return asyncio.run(play())
 
 
-async def late_projection(yard: Yard) -> str | None:
+async def late_projection(stage: TenantStage) -> str | None:
     """The projection of one replica is on its way while the other releases a range of it."""
-    yard.hold_range("team-a-lb-1", SECOND)
-    await yard.project(yard.one)
-    yard.hold_range("team-a-lb-2", THIRD)
-    await yard.project(yard.one, match_pool_writes("PATCH"))
-    await yard.release_by_other("team-a-lb-1")
-    await yard.run_late_requests()
-    return yard.report_problem()
+    stage.hold_range("team-a-lb-1", SECOND)
+    await stage.project(stage.one)
+    stage.hold_range("team-a-lb-2", THIRD)
+    await stage.project(stage.one, match_pool_writes("PATCH"))
+    await stage.release_by_other("team-a-lb-1")
+    await stage.run_late_requests()
+    return stage.report_problem()
 
 
-async def project_old_view(yard: Yard, *, wrote: bool = False) -> str | None:
+async def project_old_view(stage: TenantStage, *, wrote: bool = False) -> str | None:
     """A replica that has not read the release of a range projects that range.
 
     Args:
-        yard: the replicas and the tenant.
+        stage: the replicas and the tenant.
         wrote: whether the replica got the answer to an own write, after the release.
     """
-    yard.hold_range("team-a-lb-1", SECOND)
-    await yard.project(yard.one)
-    yard.one.hold_events("ipallocations")
-    await yard.release_by_other("team-a-lb-1")
+    stage.hold_range("team-a-lb-1", SECOND)
+    await stage.project(stage.one)
+    stage.one.hold_events("ipallocations")
+    await stage.release_by_other("team-a-lb-1")
     if wrote:
-        note_own_write(yard)
+        note_own_write(stage)
     for _ in range(2):
-        await yard.project(yard.one)
-    return yard.report_problem()
+        await stage.project(stage.one)
+    return stage.report_problem()
 
 
-async def project_old_view_after_own_write(yard: Yard) -> str | None:
+async def project_old_view_after_own_write(stage: TenantStage) -> str | None:
     """The replica that has not read the release got the answer to an own write after it."""
-    return await project_old_view(yard, wrote=True)
+    return await project_old_view(stage, wrote=True)
 
 
-def note_own_write(yard: Yard) -> None:
+def note_own_write(stage: TenantStage) -> None:
     """Give replica `one`, whose cache of allocations lags, the answer to a write of its own."""
     note = {"metadata": {"annotations": {"note": "mine"}}}
-    answer = yard.server.edit("ipallocations", "team-a-lb", note)
-    cache = yard.one.caches["ipallocations"]
+    answer = stage.server.edit("ipallocations", "team-a-lb", note)
+    cache = stage.one.caches["ipallocations"]
     cache.apply_own_write(msgspec.convert(answer, cache.resource.type))
 
 
-async def release_before_projection(yard: Yard) -> str | None:
+async def release_before_projection(stage: TenantStage) -> str | None:
     """A range is released while its first projection is on its way."""
-    await yard.project(yard.one)
-    yard.hold_range("team-a-lb-1", SECOND)
-    await yard.project(yard.one, match_pool_writes("PATCH"))
-    yard.server.delete("ipallocations", "team-a-lb-1")
+    await stage.project(stage.one)
+    stage.hold_range("team-a-lb-1", SECOND)
+    await stage.project(stage.one, match_pool_writes("PATCH"))
+    stage.server.delete("ipallocations", "team-a-lb-1")
     for _ in range(2):
-        await yard.work(
-            yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=match_none
+        await stage.work(
+            stage.other, stage.other.allocations, key=make.key("team-a-lb-1"), late=match_none
         )
-    await yard.run_late_requests()
-    return yard.report_problem()
+    await stage.run_late_requests()
+    return stage.report_problem()
 
 
-async def release_during_creation(yard: Yard, *, wait: bool = False) -> str | None:
+async def release_during_creation(stage: TenantStage, *, wait: bool = False) -> str | None:
     """The only range of the tenant is released while the tenant's pool is being created.
 
     Args:
-        yard: the replicas and the tenant.
+        stage: the replicas and the tenant.
         wait: whether the creator waits for the answer, and goes on.
     """
-    await yard.project(yard.one, match_pool_writes("POST"), wait=wait)
-    yard.server.delete("ipallocations", "team-a-lb")
+    await stage.project(stage.one, match_pool_writes("POST"), wait=wait)
+    stage.server.delete("ipallocations", "team-a-lb")
     for _ in range(3):
-        await yard.work(
-            yard.other, yard.other.allocations, key=make.key("team-a-lb"), late=match_none
+        await stage.work(
+            stage.other, stage.other.allocations, key=make.key("team-a-lb"), late=match_none
         )
-    await yard.run_late_requests()
-    return yard.report_problem()
+    await stage.run_late_requests()
+    return stage.report_problem()
 
 
-async def release_during_awaited_creation(yard: Yard) -> str | None:
+async def release_during_awaited_creation(stage: TenantStage) -> str | None:
     """The only range is released while the pool is being created; its creator goes on then."""
-    yard.balancers["a"].paused = True  # What it writes would be in the creator's way.
-    yard.one.hold_events("ipallocations")
-    return await release_during_creation(yard, wait=True)
+    stage.balancers["a"].paused = True  # What it writes would be in the creator's way.
+    stage.one.hold_events("ipallocations")
+    return await release_during_creation(stage, wait=True)
 
 
-async def release_without_readable_secret(yard: Yard) -> str | None:
+async def release_without_readable_secret(stage: TenantStage) -> str | None:
     """The Secret of a deleted cluster cannot be read while its range is released."""
-    await yard.project(yard.one)
-    yard.server.delete("tenantclusters", "a", namespace="team")
-    await yard.work(
-        yard.one, yard.one.clusters, key=TENANT, late=lambda packet: packet.server == "a"
+    await stage.project(stage.one)
+    stage.server.delete("tenantclusters", "a", namespace="team")
+    await stage.work(
+        stage.one, stage.one.clusters, key=TENANT, late=lambda packet: packet.server == "a"
     )
     key = make.key("team-a-lb")
-    yard.server.delete("ipallocations", "team-a-lb")
-    await yard.work(
-        yard.other, yard.other.allocations, key=key, late=lambda p: "/secrets/" in p.path
+    stage.server.delete("ipallocations", "team-a-lb")
+    await stage.work(
+        stage.other, stage.other.allocations, key=key, late=lambda p: "/secrets/" in p.path
     )
-    return yard.report_problem()
+    return stage.report_problem()
 
 
-async def use_marked_address(yard: Yard) -> str | None:
+async def use_marked_address(stage: TenantStage) -> str | None:
     """A Service takes an address of a range that shrink has marked."""
-    yard.hold_range("team-a-lb-1", SECOND)
-    await yard.project(yard.one)
+    stage.hold_range("team-a-lb-1", SECOND)
+    await stage.project(stage.one)
     for name in ("x", "y"):
-        add_service(yard.tenants["a"], name)
+        add_service(stage.tenants["a"], name)
     mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
-    yard.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
-    yard.balancers["a"].paused = True
+    stage.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
+    stage.balancers["a"].paused = True
     for _ in range(4):
-        await yard.project(yard.other)
-        await yard.clock.advance(2)
-    return yard.report_problem() or tenantlaws.find_unserved(yard.server, {"a": yard.tenants["a"]})
+        await stage.project(stage.other)
+        await stage.clock.advance(2)
+    return stage.report_problem() or tenantlaws.find_unserved(
+        stage.server, {"a": stage.tenants["a"]}
+    )
 
 
-async def use_address_during_withdrawal(yard: Yard) -> str | None:
+async def use_address_during_withdrawal(stage: TenantStage) -> str | None:
     """A Service takes a marked address after the tenant was read, and before it is withdrawn."""
-    tenant = yard.tenants["a"]
-    yard.hold_range("team-a-lb-1", SECOND)
+    tenant = stage.tenants["a"]
+    stage.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
-        await yard.project(yard.one)
+        await stage.project(stage.one)
     add_service(tenant, "x")
     mark = {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}
-    yard.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
-    await yard.project(yard.one, match_pool_writes("PATCH"), wait=True)
+    stage.server.edit("ipallocations", "team-a-lb-1", {"metadata": {"annotations": mark}})
+    await stage.project(stage.one, match_pool_writes("PATCH"), wait=True)
     add_service(tenant, "y")
     assert find_address(tenant, "y") == SECOND
-    await yard.run_late_requests()
+    await stage.run_late_requests()
     for _ in range(3):
-        await yard.project(yard.one)
-    return yard.report_problem() or (
+        await stage.project(stage.one)
+    return stage.report_problem() or (
         None if find_address(tenant, "y") else "a Service lost its address"
     )
 
 
-async def release_during_pause(yard: Yard) -> str | None:
+async def release_during_pause(stage: TenantStage) -> str | None:
     """A range is released while MetalLB, which counts, stands still and has the old pool."""
-    balancer = yard.balancers["a"]
+    balancer = stage.balancers["a"]
     if isinstance(balancer, Balancer):
         balancer.counts_addresses = True
-    yard.hold_range("team-a-lb-1", SECOND)
+    stage.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The pool is created empty, and filled then.
-        await yard.project(yard.one)
-    add_service(yard.tenants["a"], "x")
+        await stage.project(stage.one)
+    add_service(stage.tenants["a"], "x")
     balancer.paused = True
-    await yard.release_by_other("team-a-lb-1")
-    add_service(yard.tenants["a"], "y")
+    await stage.release_by_other("team-a-lb-1")
+    add_service(stage.tenants["a"], "y")
     balancer.resume()
-    return yard.report_problem()
+    return stage.report_problem()
 
 
-async def release_used_second_family(yard: Yard) -> str | None:
+async def release_used_second_family(stage: TenantStage) -> str | None:
     """An allocation of both families is deleted; a Service still has its IPv6 address."""
     families = [
         {"family": "IPv4", "startAddress": SECOND, "endAddress": SECOND},
@@ -297,120 +301,120 @@ async def release_used_second_family(yard: Yard) -> str | None:
         asks={"ipFamilyPolicy": "RequireDualStack"},
         status={"families": families},
     )
-    yard.server.add("ipallocations", body)
+    stage.server.add("ipallocations", body)
     for _ in range(2):  # The pool is created empty, and filled then.
-        await yard.project(yard.one)
-    add_service(yard.tenants["a"], "x", spec={"ipFamilies": ["IPv6"]})
-    assert [address.text for address in tenantlaws.list_shown_addresses(yard.tenants["a"])] == [
+        await stage.project(stage.one)
+    add_service(stage.tenants["a"], "x", spec={"ipFamilies": ["IPv6"]})
+    assert [address.text for address in tenantlaws.list_shown_addresses(stage.tenants["a"])] == [
         "fd00::1/128"
     ]
-    yard.balancers["a"].paused = True
-    await yard.release_by_other("team-a-lb-1")
-    return yard.report_problem()
+    stage.balancers["a"].paused = True
+    await stage.release_by_other("team-a-lb-1")
+    return stage.report_problem()
 
 
-async def offer_again_during_release(yard: Yard) -> str | None:
+async def offer_again_during_release(stage: TenantStage) -> str | None:
     """A person puts a range back into the tenant's offer, between its withdrawal and the check."""
-    yard.hold_range("team-a-lb-1", SECOND)
+    stage.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
-        await yard.project(yard.one)
-    yard.server.delete("ipallocations", "team-a-lb-1")
-    await yard.project(yard.other)
-    tenant = yard.tenants["a"]
+        await stage.project(stage.one)
+    stage.server.delete("ipallocations", "team-a-lb-1")
+    await stage.project(stage.other)
+    tenant = stage.tenants["a"]
     entries = [f"{FIRST}-{FIRST}", f"{SECOND}-{SECOND}"]
     for offer in tenant.all("addressoffers"):
         meta, change = offer["metadata"], {"spec": {"entries": entries}}
         tenant.edit("addressoffers", meta["name"], change, namespace=meta["namespace"])
-    await yard.work(
-        yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=match_none
+    await stage.work(
+        stage.other, stage.other.allocations, key=make.key("team-a-lb-1"), late=match_none
     )
-    return yard.report_problem()
+    return stage.report_problem()
 
 
-async def remove_kinds_twice(yard: Yard) -> str | None:
+async def remove_kinds_twice(stage: TenantStage) -> str | None:
     """The balancer's kinds go, come back with an older backup, and go again.
 
     The process reads the range from the backup, and stands still from then on.
     """
-    tenant, balancer = yard.tenants["a"], yard.balancers["a"]
-    yard.hold_range("team-a-lb-1", SECOND)
+    tenant, balancer = stage.tenants["a"], stage.balancers["a"]
+    stage.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
-        await yard.project(yard.one)
+        await stage.project(stage.one)
     add_service(tenant, "x")
     backup = tenant.all("addressoffers")
     key = make.key("team-a-lb-1")
-    yard.remove_kinds("a")
-    yard.server.delete("ipallocations", "team-a-lb-1")
-    await yard.work(yard.other, yard.other.allocations, key=key, late=match_none)
-    await yard.clock.advance(WAIT - 1)
-    tenant.served = yard.served_kinds
+    stage.remove_kinds("a")
+    stage.server.delete("ipallocations", "team-a-lb-1")
+    await stage.work(stage.other, stage.other.allocations, key=key, late=match_none)
+    await stage.clock.advance(WAIT - 1)
+    tenant.served = stage.served_kinds
     for offer in backup:
         meta = {name: offer["metadata"][name] for name in ("name", "namespace", "annotations")}
         tenant.add("addressoffers", {"metadata": meta, "spec": offer["spec"]})
     balancer.paused = True
-    await yard.project(yard.other)
-    await yard.work(yard.other, yard.other.allocations, key=key, late=match_none)
-    yard.remove_kinds("a")
-    await yard.clock.advance(WAIT - 1)
-    await yard.work(yard.other, yard.other.allocations, key=key, late=match_none)
+    await stage.project(stage.other)
+    await stage.work(stage.other, stage.other.allocations, key=key, late=match_none)
+    stage.remove_kinds("a")
+    await stage.clock.advance(WAIT - 1)
+    await stage.work(stage.other, stage.other.allocations, key=key, late=match_none)
     add_service(tenant, "y")
     balancer.resume()
-    return yard.report_problem()
+    return stage.report_problem()
 
 
-async def acknowledge_shown_address(yard: Yard) -> str | None:
+async def acknowledge_shown_address(stage: TenantStage) -> str | None:
     """The process acknowledges an offer without a range, and a Service still shows its address.
 
     LB-IPAM of Cilium does so when a write of a Service's status fails.
     """
-    yard.hold_range("team-a-lb-1", SECOND)
+    stage.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The offer is created empty, and filled then.
-        await yard.project(yard.one)
-    tenant = yard.tenants["a"]
+        await stage.project(stage.one)
+    tenant = stage.tenants["a"]
     for name in ("x", "y"):
         add_service(tenant, name)
-    yard.balancers["a"].paused = True
-    yard.server.delete("ipallocations", "team-a-lb-1")
-    await yard.project(yard.other)
+    stage.balancers["a"].paused = True
+    stage.server.delete("ipallocations", "team-a-lb-1")
+    await stage.project(stage.other)
     for offer in tenant.all("addressoffers"):
         meta = offer["metadata"]
         seen = {"status": {"observedGeneration": meta["generation"]}}
         tenant.edit("addressoffers", meta["name"], seen, namespace=meta["namespace"])
-    await yard.work(
-        yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=match_none
+    await stage.work(
+        stage.other, stage.other.allocations, key=make.key("team-a-lb-1"), late=match_none
     )
-    return yard.report_problem()
+    return stage.report_problem()
 
 
-async def release_shown_address(yard: Yard) -> str | None:
+async def release_shown_address(stage: TenantStage) -> str | None:
     """A range is out of the tenant's pool while a Service still shows its address."""
-    yard.hold_range("team-a-lb-1", SECOND)
+    stage.hold_range("team-a-lb-1", SECOND)
     for _ in range(2):  # The pool is created empty, and filled then.
-        await yard.project(yard.one)
+        await stage.project(stage.one)
     for name in ("x", "y"):
-        add_service(yard.tenants["a"], name)
+        add_service(stage.tenants["a"], name)
     shown_addresses = [
-        address.text for address in tenantlaws.list_shown_addresses(yard.tenants["a"])
+        address.text for address in tenantlaws.list_shown_addresses(stage.tenants["a"])
     ]
     assert shown_addresses == [f"{FIRST}/32", f"{SECOND}/32"]
-    yard.balancers["a"].paused = True
-    await yard.release_by_other("team-a-lb-1")
-    return yard.report_problem()
+    stage.balancers["a"].paused = True
+    await stage.release_by_other("team-a-lb-1")
+    return stage.report_problem()
 
 
-async def delete_pool_late(yard: Yard) -> str | None:
+async def delete_pool_late(stage: TenantStage) -> str | None:
     """The deletion of the tenant's pool is on its way when the tenant gets a range again."""
-    await yard.project(yard.one)
-    yard.server.edit(
+    await stage.project(stage.one)
+    stage.server.edit(
         "ipallocations",
         "team-a-lb",
         {"metadata": {"annotations": {names.ANNOTATION_RELEASING: "2026-01-01T00:00:00Z"}}},
     )
-    await yard.project(yard.one, match_pool_writes("DELETE"))
-    yard.hold_range("team-a-lb-1", SECOND)
-    await yard.project(yard.other)
-    await yard.run_late_requests()
-    entries = tenantlaws.list_pool_ranges(yard.tenants["a"])
-    return yard.report_problem() or (
+    await stage.project(stage.one, match_pool_writes("DELETE"))
+    stage.hold_range("team-a-lb-1", SECOND)
+    await stage.project(stage.other)
+    await stage.run_late_requests()
+    entries = tenantlaws.list_pool_ranges(stage.tenants["a"])
+    return stage.report_problem() or (
         None if entries else "the tenant lost an address that it holds"
     )

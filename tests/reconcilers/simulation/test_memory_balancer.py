@@ -65,9 +65,9 @@ def test_an_earlier_wait_for_missing_kinds_does_not_shorten_a_later_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MemoryTenancy, "rules", Rules(shows_acknowledgement=False))
-    yard = partial(MemoryYard, faults=WAITING)
+    stage = partial(MemoryYard, faults=WAITING)
     check_scene(
-        keep_waits_across_states, lambda: play_scene(scenes.remove_kinds_twice, yard), GIVEN
+        keep_waits_across_states, lambda: play_scene(scenes.remove_kinds_twice, stage), GIVEN
     )
 
 
@@ -86,14 +86,14 @@ def _is_released_after(seconds: float) -> bool:
 
     async def play() -> bool:
         async with anyio.create_task_group() as group:
-            yard = MemoryYard(group, faults)
-            yard.hold_range("team-a-lb-1", scenes.SECOND)
+            stage = MemoryYard(group, faults)
+            stage.hold_range("team-a-lb-1", scenes.SECOND)
             for _ in range(2):
-                await yard.project(yard.one)
-            await yard.release_by_other("team-a-lb-1")
-            await yard.clock.advance(seconds)
-            await yard.release_by_other("team-a-lb-1", delete=False)
+                await stage.project(stage.one)
+            await stage.release_by_other("team-a-lb-1")
+            await stage.clock.advance(seconds)
+            await stage.release_by_other("team-a-lb-1", delete=False)
             group.cancel_scope.cancel()
-        return not yard.server.has("ipallocations", "team-a-lb-1")
+        return not stage.server.has("ipallocations", "team-a-lb-1")
 
     return asyncio.run(play())

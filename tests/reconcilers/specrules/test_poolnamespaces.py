@@ -90,9 +90,9 @@ async def test_a_range_that_was_promised_before_is_written_in_an_unlisted_namesp
     lab.server.add("ipallocations", waiting)
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     promise = make.promise(waiting, "10.40.0.0", "10.40.0.3", version=version)
-    entries = [make.list_promise(promise)]
+    entries = [make.render_promise(promise)]
     stored = lab.server.see("networkpools", "lab")
-    lab.server.edit("networkpools", "lab", make.with_promises(stored, *entries))
+    lab.server.edit("networkpools", "lab", make.replace_promises(stored, *entries))
     await lab.run_pool_pass()
     await lab.clock.advance(lab.settings.pool.foreign_patience)
     await lab.run_pool_pass()

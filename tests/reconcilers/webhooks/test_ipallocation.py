@@ -120,7 +120,7 @@ def test_a_pinned_range_that_is_held_already_is_a_warning() -> None:
 
 def test_a_pinned_range_that_was_promised_is_a_warning() -> None:
     waiting = make.allocation("waits")
-    promise = make.list_promise(make.promise(waiting, "10.40.0.24", "10.40.0.31"))
+    promise = make.render_promise(make.promise(waiting, "10.40.0.24", "10.40.0.31"))
     pool = make.pool(status={"assignments": [promise]})
     verdict = review_creation(
         make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), pool, waiting
@@ -129,7 +129,7 @@ def test_a_pinned_range_that_was_promised_is_a_warning() -> None:
 
 
 def test_a_pinned_range_that_was_promised_to_a_claim_is_a_warning_that_names_its_kind() -> None:
-    promise = make.listed_for_claim("10.40.0.24", "10.40.0.24", name="a")
+    promise = make.render_claim_promise("10.40.0.24", "10.40.0.24", name="a")
     pool = make.pool(status={"assignments": [promise]})
     verdict = review_creation(make.allocation("a", pin=("10.40.0.24", "10.40.0.31")), pool)
     assert "IPAddressClaim a has 10.40.0.24" in verdict.warnings[0]

@@ -214,7 +214,7 @@ def test_an_allocation_without_an_address_list_counts_by_start_and_end() -> None
 
 def test_a_promise_that_is_not_written_yet_keeps_its_range_in_the_pool() -> None:
     waiting = make.allocation("late")
-    promise = make.list_promise(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
+    promise = make.render_promise(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
     old = make_pool((1, 10), status={"assignments": [promise]})
     assert not review_update(make_pool((7, 10)), old, waiting).allowed
     assert review_update(make_pool((5, 10)), old, waiting).allowed
@@ -222,7 +222,7 @@ def test_a_promise_that_is_not_written_yet_keeps_its_range_in_the_pool() -> None
 
 def test_a_settled_promise_does_not_keep_its_range_in_the_pool() -> None:
     moved_on = make.allocation("edited")
-    promise = make.list_promise(make.promise(moved_on, "10.0.0.5", "10.0.0.6", version="1"))
+    promise = make.render_promise(make.promise(moved_on, "10.0.0.5", "10.0.0.6", version="1"))
     old = make_pool((1, 10), status={"assignments": [promise]})
     assert review_update(make_pool((7, 10)), old, moved_on).allowed
 
@@ -328,14 +328,14 @@ def test_a_pool_cannot_be_deleted_while_an_allocation_has_a_range_in_any_phase(
 
 
 def test_a_pool_with_an_open_promise_to_a_claim_cannot_be_deleted() -> None:
-    old = make_pool(status={"assignments": [make.listed_for_claim("10.0.0.5", "10.0.0.5")]})
+    old = make_pool(status={"assignments": [make.render_claim_promise("10.0.0.5", "10.0.0.5")]})
     sentence = networkpool.review_deletion(old, make.view(make.allocation("a"))).join_causes()
     assert 'IPAddressClaim "a" in namespace "butler-system" was promised 10.0.0.5' in sentence
 
 
 def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
     waiting = make.allocation("late")
-    promise = make.list_promise(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
+    promise = make.render_promise(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
     old = make_pool(status={"assignments": [promise]})
     assert (
         "was promised 10.0.0.5"

@@ -125,7 +125,7 @@ def make_holders(
         allocations.append(allocation)
         addresses_by_name[name] = set(range(first, first + more + 1))
         if promised:
-            promises.append(make.list_promise(make.promise(allocation, *ends)))
+            promises.append(make.render_promise(make.promise(allocation, *ends)))
     spec = old.spec
     reserved = [reserved_range.cidr for reserved_range in spec.reserved]
     tenant = None
@@ -203,7 +203,7 @@ def test_two_accepted_edits_leave_no_allocation_outside(
             tenant=_make_tenant_allocation([*edit.spec.list_declared_spans()], in_ranges=True),
             status={
                 "assignments": [
-                    make.list_promise(assignment) for assignment in pool.status.assignments
+                    make.render_promise(assignment) for assignment in pool.status.assignments
                 ]
             },
         )

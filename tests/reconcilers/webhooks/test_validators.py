@@ -122,7 +122,7 @@ async def test_a_promised_range_counts_however_far_the_cache_lags(
     stale = lab.make_replica()
     stale.hold_events("ipallocations")
     late = make.allocation("late")
-    promise = make.list_promise(make.promise(late, "10.40.0.0", "10.40.0.3"))
+    promise = make.render_promise(make.promise(late, "10.40.0.0", "10.40.0.3"))
     old = make.pool(tenant=TENANT, status={"assignments": [promise]})
     verdict = await make_pool_validator(stale).review_update(NARROW, old)
     assert 'IPAllocation "late" has address 10.40.0.0' in verdict.join_causes()

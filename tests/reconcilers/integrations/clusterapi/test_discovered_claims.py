@@ -60,7 +60,7 @@ async def test_a_pool_waits_again_if_a_promise_to_a_claim_appears_in_its_invalid
     with pytest.raises(Behind):
         claims.find_pool_claims(_make_pool_with_entry(journalOf="nonsense"))
     await clock.advance(ABSENCE_SECONDS)
-    to_claim = make.listed_for_claim("10.40.0.1", "10.40.0.1")
+    to_claim = make.render_claim_promise("10.40.0.1", "10.40.0.1")
     with pytest.raises(Behind):
         claims.find_pool_claims(_make_pool_with_entry(to_claim, journalOf="nonsense"))
     await clock.advance(ABSENCE_SECONDS)
@@ -76,7 +76,7 @@ async def test_a_pool_does_not_wait_again_for_a_promise_to_an_allocation() -> No
     with pytest.raises(Behind):
         claims.find_pool_claims(_make_pool_with_entry())
     await clock.advance(ABSENCE_SECONDS)
-    promised = make.list_promise(make.promise(make.allocation("a"), "10.40.0.1", "10.40.0.1"))
+    promised = make.render_promise(make.promise(make.allocation("a"), "10.40.0.1", "10.40.0.1"))
     assert claims.find_pool_claims(_make_pool_with_entry(promised, allocations_revision=9)) is None
 
 

@@ -189,7 +189,7 @@ def test_a_range_that_is_promised_to_a_claim_is_not_free_until_the_promise_is_dr
     """The choice reads no claims, so it cannot know whether a claim already has its range."""
     caches = PoolCaches()
     pool = next(iter(caches.pools))
-    claimed = [make.listed_for_claim("10.40.0.32", "10.40.0.32")]
+    claimed = [make.render_claim_promise("10.40.0.32", "10.40.0.32")]
     for assignments, largest in ((claimed, 32), ([], 64)):
         status = {"assignments": assignments}
         shown_pool = make.pool(cidr=pool.spec.cidr, uid=pool.metadata.uid, status=status)

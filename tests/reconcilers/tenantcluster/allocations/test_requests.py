@@ -254,7 +254,7 @@ class TestPoolChoice:
         entry = make.promise(promised, "10.40.0.0", "10.40.0.7", version=version)
         stored = lab.server.see("networkpools", "one")
         lab.server.edit(
-            "networkpools", "one", make.with_promises(stored, make.list_promise(entry))
+            "networkpools", "one", make.replace_promises(stored, make.render_promise(entry))
         )
         assert self._choose(lab, make.provider("one", "two")) == "two"
 
@@ -264,7 +264,7 @@ class TestPoolChoice:
         entry = make.promise(gone, "10.40.0.0", "10.40.0.7", version="50")
         stored = lab.server.see("networkpools", "one")
         lab.server.edit(
-            "networkpools", "one", make.with_promises(stored, make.list_promise(entry))
+            "networkpools", "one", make.replace_promises(stored, make.render_promise(entry))
         )
         assert self._choose(lab, make.provider("one", "two")) == "one"
 
