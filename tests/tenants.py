@@ -129,7 +129,7 @@ class TenantServer:
         for name in services:
             await delete(self.client, SERVICE, Key("default", name))
 
-    async def addresses(self) -> dict[str, str]:
+    async def read_addresses(self) -> dict[str, str]:
         """Return the first address of each Service that shows one, by name of the Service."""
         return {name: listed[0] for name, listed in (await self.list_all_addresses()).items()}
 
@@ -144,7 +144,7 @@ class TenantServer:
 
     async def wait_until_served(self, *services: str) -> dict[str, str]:
         """Wait until exactly these Services show an address; return the addresses by name."""
-        return await until(self.addresses, lambda addresses: set(addresses) == set(services))
+        return await until(self.read_addresses, lambda addresses: set(addresses) == set(services))
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ class RivalSetup:
     async def wait_until_rival_has(self, allocated_range: AddressRange) -> None:
         """Wait until the rival has the range; check that no Service shows its addresses."""
         assert await self.site.wait_until_allocated(RIVAL.name) == allocated_range
-        shown_addresses = await self.tenant.addresses()
+        shown_addresses = await self.tenant.read_addresses()
         assert not any(allocated_range.contains(address) for address in shown_addresses.values())
 
     @asynccontextmanager

@@ -40,9 +40,9 @@ async def _check_kkp_allocations(lab: KubermaticLab) -> None:
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     await lab.create_cluster("b")
     await lab.wait_for_ranges("b", "p", "10.0.0.4-10.0.0.7")
-    await lab.delete(lab.pool_path("p"))
+    await lab.delete(lab.build_pool_path("p"))
     for name in ("a", "b"):
-        await lab.wait_until_gone(lab.allocation_path(name, "p"))
+        await lab.wait_until_gone(lab.build_allocation_path(name, "p"))
     await lab.create_pool("p", dc=make_range_settings("10.1.0.0/29", 4))
     await lab.wait_for_ranges("a", "p", "10.1.0.0-10.1.0.3")
     await lab.wait_for_ranges("b", "p", "10.1.0.4-10.1.0.7")

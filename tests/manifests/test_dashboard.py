@@ -193,7 +193,7 @@ async def _fill_vitistack_network(http: httpx.AsyncClient) -> None:
     """
     lab = VitistackLab(http, HOME)
     await lab.create_allocation("out")
-    path = f"{lab.path('IPAllocation', 'out')}/status"
+    path = f"{lab.build_path('IPAllocation', 'out')}/status"
     await lab.patch(path, {"status": {"phase": "Allocated", "address": "10.0.2.99"}})
     await lab.create_network(ipv4RangeStart="10.0.2.7", ipv4RangeEnd="10.0.2.7")
     await lab.create_allocation("one")

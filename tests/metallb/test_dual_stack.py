@@ -83,7 +83,7 @@ async def test_a_tenant_grows_for_the_family_that_is_out_and_gives_both_back_tog
         await tenant.stop_serving("two")
         await site.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb-1")
         assert await tenant.list_entries() == initial
-        assert await tenant.addresses() == first
+        assert await tenant.read_addresses() == first
 
         await tenant.stop_serving("one")
         await delete(site.client, TENANT_CLUSTER, Key(TEAM, "a"))

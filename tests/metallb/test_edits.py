@@ -46,7 +46,7 @@ async def _wait_until_repaired(site: Site) -> None:
 async def _read_state(site: Site) -> tuple[list[AddressRange], tuple[str, ...], dict[str, str]]:
     """Return our ranges, the entries of the pool in the tenant, and the addresses of Services."""
     tenant = site.tenants["a"]
-    return await site.list_ranges("a"), await tenant.list_entries(), await tenant.addresses()
+    return await site.list_ranges("a"), await tenant.list_entries(), await tenant.read_addresses()
 
 
 def _is_repaired(seen: tuple[list[AddressRange], tuple[str, ...], dict[str, str]]) -> bool:
@@ -64,7 +64,7 @@ def _is_repaired(seen: tuple[list[AddressRange], tuple[str, ...], dict[str, str]
 
 async def _read_shown(tenant: Tenant) -> set[str]:
     """Return the addresses that Services show."""
-    return set((await tenant.addresses()).values())
+    return set((await tenant.read_addresses()).values())
 
 
 async def test_a_pool_that_a_user_edits_is_repaired(tmp_path: Path, record_property: Note) -> None:

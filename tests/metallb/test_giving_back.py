@@ -55,11 +55,11 @@ async def test_a_range_in_use_is_handed_out_only_after_its_services_stop_using_i
                 await delete(site.client, IP_ALLOCATION, BALANCER)
                 if frozen:
                     await site.wait_for_message(BALANCER.name, "still shows an address")
-                    assert await tenant.addresses() == shown_addresses
+                    assert await tenant.read_addresses() == shown_addresses
             assert await site.wait_until_allocated(RIVAL.name) == allocated_range, (
                 "the rival has the same range"
             )
-            assert await tenant.addresses() == {}
+            assert await tenant.read_addresses() == {}
             await delete(site.client, IP_ALLOCATION, RIVAL)
         await tenant.wait_until_served("one", "two", "three")
         assert await recording.findings() == []
@@ -84,11 +84,11 @@ async def test_a_deleted_cluster_keeps_its_addresses_until_its_services_stop_usi
         with deleted.freeze_metallb():
             await delete(site.client, TENANT_CLUSTER, Key(TEAM, "a"))
             await site.wait_for_message(BALANCER.name, "still shows an address")
-            assert await deleted.addresses() == before
+            assert await deleted.read_addresses() == before
         after = await waiting.wait_until_served("one", "two", "three", "four")
         await site.wait_until_gone(TENANT_CLUSTER, TEAM, "a")
         assert set(after.values()) == set(before.values()), "the very addresses"
-        assert await deleted.addresses() == {}
+        assert await deleted.read_addresses() == {}
         assert (await deleted.client.list(IP_ADDRESS_POOL)).items == ()
         assert await recording.findings() == []
         record_property("a cluster deleted", recording.summary())
@@ -112,7 +112,7 @@ async def test_a_service_that_a_user_deletes_during_teardown_releases_no_address
             await site.wait_for_message(BALANCER.name, "still shows an address")
             await tenant.stop_serving("one")
             await site.wait_for_message(BALANCER.name, "default/two still shows")
-            assert await tenant.addresses() == {"two": shown_addresses["two"]}
+            assert await tenant.read_addresses() == {"two": shown_addresses["two"]}
             rival = await site.find_allocation(RIVAL.name)
             assert rival is not None
             assert rival.status.phase == "Failed", "nothing of the range is free yet"

@@ -44,7 +44,7 @@ async def test_a_tenant_of_ipv6_grows_shrinks_and_gives_everything_back(tmp_path
         await tenant.stop_serving("two")
         await site.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb-1")
         assert await tenant.list_entries() == (format_entry(initial),)
-        assert await tenant.addresses() == first
+        assert await tenant.read_addresses() == first
 
         await tenant.stop_serving("one")
         await delete(site.client, TENANT_CLUSTER, Key(TEAM, "a"))

@@ -43,13 +43,13 @@ async def test_ranges_are_kept_given_back_when_deleted_and_asked_for_again(
         shown_addresses = await tenant.wait_until_served("web")
         await _set_network_mode(site, "cloud")
         await until(lambda: _read_network_message(site), lambda message: "team-a-lb" in message)
-        assert await tenant.addresses() == shown_addresses
+        assert await tenant.read_addresses() == shown_addresses
         assert len(await tenant.list_entries()) == 1
 
         await delete(site.client, IP_ALLOCATION, Key(HOME, "team-a-lb"))
         await site.wait_until_gone(IP_ALLOCATION, HOME, "team-a-lb")
         assert await tenant.list_entries() == ()
-        assert await tenant.addresses() == {}
+        assert await tenant.read_addresses() == {}
         await until(
             lambda: _read_network_message(site), lambda message: message == "cloud networking mode"
         )

@@ -53,7 +53,7 @@ async def test_a_range_without_services_goes_back_and_services_keep_their_addres
         held_ranges = await site.list_ranges("a")
         assert idle not in held_ranges
         assert sorted(await tenant.list_entries()) == sorted(map(format_entry, held_ranges))
-        assert await tenant.addresses() == before
+        assert await tenant.read_addresses() == before
         await until(
             lambda: site.client.get(NETWORK_POOL, POOL),
             lambda pool: (pool.status.availableIPs, pool.status.allocationCount) == (13, 3),

@@ -194,7 +194,7 @@ async def test_a_range_is_not_free_while_a_metallb_that_was_removed_shows_it(
         assert await site.wait_until_allocated(RIVAL.name) == allocated_range, (
             "the rival has the same range"
         )
-        assert await tenant.addresses() == {}
+        assert await tenant.read_addresses() == {}
 
 
 async def _remove_kinds(tenant: Tenant) -> None:

@@ -116,7 +116,7 @@ class TenantUsers:
         MetalLB keeps its earlier configuration then, and may give the released address to one of
         the two Services that are created at the end. So the address must not be free.
         """
-        addresses = await self._tenant.addresses()
+        addresses = await self._tenant.read_addresses()
         if not addresses:
             return
         await self._balancer.create_unusable_offers(self._tenant.client, self._number)

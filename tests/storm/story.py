@@ -224,7 +224,7 @@ async def _describe_tenant_problems(
     offered_texts, held_texts = _sort_range_texts(offered), _sort_range_texts(held_ranges)
     if offered_texts != held_texts:
         problems.append(f"{name}: it is offered {offered_texts}, it holds {held_texts}")
-    addresses = await tenant.addresses()
+    addresses = await tenant.read_addresses()
     page = await tenant.client.list(SERVICE, namespace="default")
     for service in page.items:
         if not service.metadata.name.startswith("web-"):
@@ -281,7 +281,7 @@ async def _delete_all_and_wait_until_free(site: Site[TenantServer], rivals: Riva
     that creates it was cancelled. No controller deletes an allocation whose cluster never existed.
     """
     for tenant in site.tenants.values():
-        await tenant.stop_serving(*await tenant.addresses())
+        await tenant.stop_serving(*await tenant.read_addresses())
         await delete(site.client, TENANT_CLUSTER, tenant.key)
     for tenant in site.tenants.values():
         # The record of a creation whose replica was killed counts for two minutes.

@@ -66,7 +66,7 @@ class ClusterApiLab:
     admin: httpx.AsyncClient
     namespace: str
 
-    def path(self, kind: str, name: str = "", namespace: str | None = None) -> str:
+    def build_path(self, kind: str, name: str = "", namespace: str | None = None) -> str:
         """Return the URL path of an object, or of the collection of a kind if `name` is empty."""
         version, _, plural = PATHS[kind].rpartition("/")
         within = "" if kind.startswith("Global") else f"/namespaces/{namespace or self.namespace}"
@@ -78,13 +78,13 @@ class ClusterApiLab:
         body = {"apiVersion": version, "kind": kind, "spec": spec}
         namespace = metadata.get("namespace")
         body["metadata"] = {"name": name, **metadata}
-        answer = await self.admin.post(self.path(kind, namespace=namespace), json=body)
+        answer = await self.admin.post(self.build_path(kind, namespace=namespace), json=body)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
     async def find(self, kind: str, name: str, namespace: str | None = None) -> Body | None:
         """Return an object, None if there is none."""
-        answer = await self.admin.get(self.path(kind, name, namespace))
+        answer = await self.admin.get(self.build_path(kind, name, namespace))
         if answer.status_code == 404:
             return None
         assert answer.status_code == 200, answer.text
@@ -92,7 +92,7 @@ class ClusterApiLab:
 
     async def list_objects(self, kind: str) -> list[Body]:
         """Return all objects of a kind in the namespace."""
-        answer = await self.admin.get(self.path(kind))
+        answer = await self.admin.get(self.build_path(kind))
         assert answer.status_code == 200, answer.text
         return list(answer.json()["items"])
 
@@ -101,7 +101,7 @@ class ClusterApiLab:
     ) -> Body:
         """Apply a merge patch to an object, or to a subresource of it; return the object."""
         answer = await self.admin.patch(
-            self.path(kind, name) + (f"/{subresource}" if subresource else ""),
+            self.build_path(kind, name) + (f"/{subresource}" if subresource else ""),
             json=patch,
             headers={"Content-Type": "application/merge-patch+json"},
         )
@@ -110,7 +110,7 @@ class ClusterApiLab:
 
     async def delete(self, kind: str, name: str) -> None:
         """Delete an object."""
-        answer = await self.admin.delete(self.path(kind, name))
+        answer = await self.admin.delete(self.build_path(kind, name))
         assert answer.status_code in {200, 202, 404}, answer.text
 
     async def until(

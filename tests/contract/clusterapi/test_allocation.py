@@ -175,7 +175,7 @@ async def test_addresses_ranges_and_small_subnets_are_served_ascending(
 
 async def test_claims_of_the_older_version_are_served_too(lab: ClusterApiLab) -> None:
     await lab.create_pool("p", "10.0.0.10")
-    path = lab.path("IPAddressClaim").replace("v1beta2", "v1beta1")
+    path = lab.build_path("IPAddressClaim").replace("v1beta2", "v1beta1")
     body = {
         "apiVersion": "ipam.cluster.x-k8s.io/v1beta1",
         "kind": "IPAddressClaim",

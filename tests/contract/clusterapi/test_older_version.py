@@ -35,7 +35,7 @@ async def test_claims_of_v1beta1_are_served_and_get_conditions_of_its_older_sche
     with product("clusterapi", plane.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log"):
         await lab.create_pool("p", "10.0.0.10", gateway="10.0.0.1")
         ref = {"apiGroup": "ipam.cluster.x-k8s.io", "kind": "InClusterIPPool", "name": "p"}
-        claims = lab.path("IPAddressClaim").replace("v1beta2", "v1beta1")
+        claims = lab.build_path("IPAddressClaim").replace("v1beta2", "v1beta1")
 
         async def create_claim(name: str, reason: str) -> dict[str, Any]:
             """Create a claim, wait until its Ready condition has a reason, and return it."""
@@ -57,6 +57,6 @@ async def test_claims_of_v1beta1_are_served_and_get_conditions_of_its_older_sche
         waiting = await create_claim("b", "PoolExhausted")
         assert "addressRef" not in waiting["status"]
         assert find_condition(waiting)["severity"] == "Error"
-        addresses = lab.path("IPAddress", "a").replace("v1beta2", "v1beta1")
+        addresses = lab.build_path("IPAddress", "a").replace("v1beta2", "v1beta1")
         owner = (await admin.get(addresses)).json()["metadata"]["ownerReferences"][0]
         assert owner["apiVersion"] == "ipam.cluster.x-k8s.io/v1beta1"

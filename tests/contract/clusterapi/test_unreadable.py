@@ -25,7 +25,7 @@ async def test_no_claim_gets_the_address_of_an_unreadable_ipaddress(lab: Cluster
             "metadata": {"name": "odd"},
             "spec": make_address_spec("odd", "p", "10.0.0.10", prefix="many"),
         }
-        await create_loosely(lab.admin, lab.path("IPAddress"), body)
+        await create_loosely(lab.admin, lab.build_path("IPAddress"), body)
         await lab.until("InClusterIPPool", "p", lambda pool: get_reason(pool) == "HoldersUnknown")
         await lab.create_claim("a", "p")
         await lab.create_claim("b", "q")

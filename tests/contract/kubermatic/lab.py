@@ -36,15 +36,15 @@ class KubermaticLab:
         """Return the namespace of a cluster."""
         return f"cluster-{self.name(cluster)}"
 
-    def pool_path(self, name: str = "") -> str:
+    def build_pool_path(self, name: str = "") -> str:
         """Return the URL path of a pool, or of all pools if `name` is empty."""
         return f"{ROOT}/ipampools" + (f"/{self.name(name)}" if name else "")
 
-    def cluster_path(self, name: str = "") -> str:
+    def build_cluster_path(self, name: str = "") -> str:
         """Return the URL path of a cluster, or of all clusters if `name` is empty."""
         return f"{ROOT}/clusters" + (f"/{self.name(name)}" if name else "")
 
-    def allocation_path(self, cluster: str, pool: str) -> str:
+    def build_allocation_path(self, cluster: str, pool: str) -> str:
         """Return the URL path of the allocation of a pool to a cluster."""
         return f"{ROOT}/namespaces/{self.namespace(cluster)}/ipamallocations/{self.name(pool)}"
 
@@ -87,7 +87,7 @@ class KubermaticLab:
         spec = self.make_pool_spec(**datacenters)
         meta = {"name": self.name(name)}
         body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "spec": spec}
-        return await self.create(self.pool_path(), {**body, "metadata": meta})
+        return await self.create(self.build_pool_path(), {**body, "metadata": meta})
 
     async def create_cluster(
         self,
@@ -113,14 +113,14 @@ class KubermaticLab:
             "metadata": {"name": self.name(name), "labels": labels or {}},
             "spec": {"cloud": {"dc": self.name(dc), "providerName": "fake"}, **spec},
         }
-        created = await self.create(self.cluster_path(), body)
+        created = await self.create(self.build_cluster_path(), body)
         return await self.create_reported_namespace(name) if namespace else created
 
     async def create_reported_namespace(self, name: str) -> Body:
         """Create the namespace of a cluster and write its name to the status, as KKP does."""
         await self.create_namespace(name)
         status = {"status": {"namespaceName": self.namespace(name)}}
-        return await self.patch(f"{self.cluster_path(name)}/status", status)
+        return await self.patch(f"{self.build_cluster_path(name)}/status", status)
 
     async def create_namespace(self, name: str) -> None:
         """Create the namespace of a cluster, without a word of it in the cluster's status."""
@@ -131,7 +131,7 @@ class KubermaticLab:
 
     async def create_allocation(self, cluster: str, pool: str, **spec: Any) -> Body:
         """Create an allocation as a person does; the cluster need not exist, but its namespace."""
-        path = self.allocation_path(cluster, pool).rpartition("/")[0]
+        path = self.build_allocation_path(cluster, pool).rpartition("/")[0]
         spec["dc"] = self.name(spec.get("dc", "dc"))
         meta = {"name": self.name(pool)}
         body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMAllocation"}
@@ -166,7 +166,7 @@ class KubermaticLab:
                 (spec["cidr"],) if "cidr" in spec else tuple(spec.get("addresses", ()))
             )
 
-        return await self.until(self.allocation_path(cluster, pool), holds)
+        return await self.until(self.build_allocation_path(cluster, pool), holds)
 
     async def wait_for_condition(self, cluster: str, status: str, reason: str) -> str:
         """Wait until a cluster's IPAM condition has a status and a reason; return its message."""
@@ -175,7 +175,9 @@ class KubermaticLab:
             reconciled = find_condition(body)
             return (reconciled.get("status"), reconciled.get("reason")) == (status, reason)
 
-        return str(find_condition(await self.until(self.cluster_path(cluster), holds))["message"])
+        return str(
+            find_condition(await self.until(self.build_cluster_path(cluster), holds))["message"]
+        )
 
     async def wait_for_events(
         self, kind: str, name: str, reason: str, holds: Callable[[list[str]], bool] = bool

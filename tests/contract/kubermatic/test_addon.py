@@ -48,7 +48,7 @@ async def test_the_addon_renders_both_of_its_pools_from_our_allocations(
     for name, datacenter in settings.items():
         spec = lab.make_pool_spec(dc=datacenter)
         body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "spec": spec}
-        await lab.create(lab.pool_path(), {**body, "metadata": {"name": name}})
+        await lab.create(lab.build_pool_path(), {**body, "metadata": {"name": name}})
     await lab.create_cluster("a")
     allocations = {}
     for name in settings:

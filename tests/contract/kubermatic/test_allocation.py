@@ -120,10 +120,14 @@ async def test_a_larger_size_appends_a_range_and_a_smaller_one_takes_nothing_awa
     await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.7")
     await lab.create_cluster("b")
     await lab.wait_for_ranges("b", "p", "192.168.1.8-192.168.1.15")
-    await lab.patch(lab.pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 16})})
+    await lab.patch(
+        lab.build_pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 16})}
+    )
     await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
     await lab.wait_for_ranges("b", "p", "192.168.1.8-192.168.1.15", "192.168.1.24-192.168.1.31")
-    await lab.patch(lab.pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 4})})
+    await lab.patch(
+        lab.build_pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 4})}
+    )
     await lab.create_cluster("c")
     await lab.wait_for_ranges("c", "p", "192.168.1.32-192.168.1.35")
     await lab.wait_for_ranges("a", "p", "192.168.1.0-192.168.1.7", "192.168.1.16-192.168.1.23")
@@ -150,16 +154,16 @@ async def test_each_datacenter_and_pool_has_addresses_of_its_own(lab: Kubermatic
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     await lab.wait_for_ranges("a", "q", "2001:db8::/64")
     await lab.wait_for_ranges("b", "p", "10.0.0.0/28")
-    assert await lab.find(lab.allocation_path("b", "q")) is None
+    assert await lab.find(lab.build_allocation_path("b", "q")) is None
 
 
 async def test_a_deleted_allocation_is_recreated(lab: KubermaticLab) -> None:
     await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.create_cluster("a")
     first = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
-    await lab.delete(lab.allocation_path("a", "p"))
+    await lab.delete(lab.build_allocation_path("a", "p"))
     await lab.until(
-        lab.allocation_path("a", "p"),
+        lab.build_allocation_path("a", "p"),
         lambda allocation: allocation["metadata"]["uid"] != first["metadata"]["uid"],
     )
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
@@ -171,7 +175,7 @@ async def test_a_released_allocation_is_one_line_in_the_log(
     await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
     await lab.create_cluster("a")
     allocation = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
-    await lab.delete(lab.allocation_path("a", "p"))
+    await lab.delete(lab.build_allocation_path("a", "p"))
     meta = allocation["metadata"]
     line = await release_line(server.log, f"IPAMAllocation {meta['namespace']}/{meta['name']}")
     assert "range=10.0.0.0-10.0.0.3" in line

@@ -73,7 +73,7 @@ async def test_a_repair_deletes_one_of_two_overlapping_allocations_which_is_recr
     await lab.create_pool("p", dc=make_range_settings("10.77.0.0/24", 4))
     for name in ("a", "b"):
         # The integration writes an owner into them; a report from before would be out of date.
-        path = lab.allocation_path(name, "p")
+        path = lab.build_allocation_path(name, "p")
         await lab.until(path, lambda body: "ownerReferences" in body["metadata"])
     options = (f"--kubeconfig={server.admin_kubeconfig}",)
     report = json.loads((await run_in_thread("check", *options, "-o", "json")).out)

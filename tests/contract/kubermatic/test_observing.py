@@ -107,7 +107,7 @@ async def test_networkpools_neither_hand_out_nor_count_as_available_what_kkp_all
     await until(
         lambda: read_pool_status(lab), lambda status: status["availableIPs"] == 32 - 4 - 7 - 5 - 8
     )
-    await lab.delete(lab.allocation_path("x", "other"))
+    await lab.delete(lab.build_allocation_path("x", "other"))
     await until(
         lambda: read_pool_status(lab), lambda status: status["availableIPs"] == 32 - 4 - 7 - 5
     )
@@ -133,7 +133,7 @@ async def test_an_address_that_an_ipallocation_and_kkp_hold_is_reported_on_both_
         reason="Overlapping",
         content=f"IPAllocation default/{lab.name('a')}",
     )
-    await lab.delete(lab.allocation_path("x", "k"))
+    await lab.delete(lab.build_allocation_path("x", "k"))
     await until(lambda: read_pool_status(lab), lambda status: not get_overlap_message(status))
 
 
@@ -166,8 +166,8 @@ async def test_observing_writes_no_object_of_kkp(lab: KubermaticLab) -> None:
         lab, "NetworkPool", plural="networkpools", name="p", spec={"cidr": "10.7.0.0/29"}
     )
     assert (await create_served_allocation(lab, "b", 4))["startAddress"] == "10.7.0.4"
-    assert await lab.find(lab.allocation_path("a", "k")) is None
-    unchanged = await lab.find(lab.allocation_path("x", "k"))
+    assert await lab.find(lab.build_allocation_path("a", "k")) is None
+    unchanged = await lab.find(lab.build_allocation_path("x", "k"))
     assert unchanged is not None
     assert unchanged["spec"] == allocation["spec"]
 

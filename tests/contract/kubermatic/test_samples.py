@@ -25,7 +25,7 @@ async def test_clusters_get_addresses_of_the_pools_of_the_samples(server: Server
     lab = KubermaticLab(server.admin, "example")  # with which the datacenters of the samples begin
     async with serve_webhook(server):
         for document in yaml.safe_load_all(SAMPLES.read_text()):
-            answer = await server.admin.post(lab.pool_path(), json=document)
+            answer = await server.admin.post(lab.build_pool_path(), json=document)
             assert answer.status_code == 201, answer.text
             assert "Warning" not in answer.headers
     for name in ("east", "west", "north"):

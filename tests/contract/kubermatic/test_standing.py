@@ -26,11 +26,13 @@ async def test_clusters_are_not_served_while_paused_or_of_another_worker_or_with
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     for name in ("paused", "foreign", "bare"):
-        assert await lab.find(lab.allocation_path(name, "p")) is None
-        assert find_condition(await lab.find(lab.cluster_path(name))) == {}
-    await lab.patch(lab.cluster_path("paused"), {"spec": {"pause": False}})
+        assert await lab.find(lab.build_allocation_path(name, "p")) is None
+        assert find_condition(await lab.find(lab.build_cluster_path(name))) == {}
+    await lab.patch(lab.build_cluster_path("paused"), {"spec": {"pause": False}})
     await lab.wait_for_ranges("paused", "p", "10.0.0.4-10.0.0.7")
-    await lab.patch(lab.cluster_path("foreign"), {"metadata": {"labels": {"worker-name": None}}})
+    await lab.patch(
+        lab.build_cluster_path("foreign"), {"metadata": {"labels": {"worker-name": None}}}
+    )
     await lab.wait_for_ranges("foreign", "p", "10.0.0.8-10.0.0.11")
     await lab.create_reported_namespace("bare")
     await lab.wait_for_ranges("bare", "p", "10.0.0.12-10.0.0.15")
@@ -43,15 +45,15 @@ async def test_a_cluster_that_is_being_deleted_keeps_its_allocations_and_gets_no
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.7")
     finalizers = {"metadata": {"finalizers": ["example.com/hold"]}}
-    await lab.patch(lab.cluster_path("a"), finalizers)
-    await lab.delete(lab.cluster_path("a"))
+    await lab.patch(lab.build_cluster_path("a"), finalizers)
+    await lab.delete(lab.build_cluster_path("a"))
     await lab.create_cluster("b")
     await lab.wait_for_ranges("b", "p", "10.0.0.8-10.0.0.15")
     await lab.create_pool("q", dc=make_range_settings("10.1.0.0/28", 8))
     await lab.wait_for_ranges("b", "q", "10.1.0.0-10.1.0.7")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.7")
-    assert await lab.find(lab.allocation_path("a", "q")) is None
-    await lab.patch(lab.cluster_path("a"), {"metadata": {"finalizers": None}})
+    assert await lab.find(lab.build_allocation_path("a", "q")) is None
+    await lab.patch(lab.build_cluster_path("a"), {"metadata": {"finalizers": None}})
 
 
 async def test_a_datacenter_that_is_removed_takes_its_allocations_with_it(
@@ -64,8 +66,8 @@ async def test_a_datacenter_that_is_removed_takes_its_allocations_with_it(
     await lab.create_cluster("b", "other")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     await lab.wait_for_ranges("b", "p", "10.0.0.0-10.0.0.3")
-    await lab.patch(lab.pool_path("p"), {"spec": {"datacenters": {lab.name("other"): None}}})
-    await lab.wait_until_gone(lab.allocation_path("b", "p"))
+    await lab.patch(lab.build_pool_path("p"), {"spec": {"datacenters": {lab.name("other"): None}}})
+    await lab.wait_until_gone(lab.build_allocation_path("b", "p"))
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
 
 
@@ -74,10 +76,10 @@ async def test_a_deleted_pool_serves_no_cluster_any_more(lab: KubermaticLab) -> 
     await lab.create_pool("q", dc=make_range_settings("10.1.0.0/24", 4))
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
-    await lab.delete(lab.pool_path("p"))
+    await lab.delete(lab.build_pool_path("p"))
     await lab.create_cluster("b")
     await lab.wait_for_ranges("b", "q", "10.1.0.4-10.1.0.7")
-    assert await lab.find(lab.allocation_path("b", "p")) is None
+    assert await lab.find(lab.build_allocation_path("b", "p")) is None
 
 
 async def test_type_datacenter_and_owner_of_an_allocation_are_repaired_and_foreign_owners_stay(
@@ -92,9 +94,9 @@ async def test_type_datacenter_and_owner_of_an_allocation_are_repaired_and_forei
         "metadata": {"ownerReferences": [foreign_owner, {**owner, "name": "old", "uid": "2"}]},
         "spec": {"type": "prefix", "dc": "elsewhere"},
     }
-    await lab.patch(lab.allocation_path("a", "p"), patch)
+    await lab.patch(lab.build_allocation_path("a", "p"), patch)
     repaired = await lab.until(
-        lab.allocation_path("a", "p"),
+        lab.build_allocation_path("a", "p"),
         lambda body: (
             body["spec"] == allocation["spec"]
             and body["metadata"]["ownerReferences"] == [foreign_owner, owner]
@@ -125,7 +127,7 @@ async def test_a_pool_whose_journal_was_deleted_voids_its_promises_before_it_ser
     await lab.create_cluster("a")
     await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
     without_journal = {"metadata": {"annotations": {names.ANNOTATION_PROMISES: None}}}
-    await lab.patch(lab.pool_path("p"), without_journal)
+    await lab.patch(lab.build_pool_path("p"), without_journal)
     await lab.create_cluster("b")
     await lab.wait_for_ranges("b", "p", "10.0.0.4-10.0.0.7")
     kept = await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
@@ -139,7 +141,7 @@ async def test_clusters_of_a_worker_are_served_by_the_controller_of_that_name(
     await lab.create_cluster("plain")
     await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 2))
     await lab.wait_for_ranges("plain", "p", "10.0.0.0-10.0.0.1")
-    assert await lab.find(lab.allocation_path("other", "p")) is None
+    assert await lab.find(lab.build_allocation_path("other", "p")) is None
     flag = f"--kubermatic-worker-name={lab.name('worker')}"
     with product("kubermatic", server.kubeconfig, tmp_path / "log", flag, "--leader-elect=false"):
         await lab.wait_for_ranges("other", "p", "10.0.0.2-10.0.0.3")
@@ -153,7 +155,7 @@ async def test_a_cluster_without_a_pool_has_a_condition_that_says_so_until_there
     assert lab.name("dc") in await lab.wait_for_condition("a", "True", "NoPool")
     await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 4))
     await lab.wait_for_condition("a", "True", "Allocated")
-    await lab.delete(lab.pool_path("p"))
+    await lab.delete(lab.build_pool_path("p"))
     await lab.wait_for_condition("a", "True", "NoPool")
 
 
@@ -168,11 +170,11 @@ async def test_a_restarted_process_does_not_write_clusters_again(
         for name, status, reason in (("a", "True", "Allocated"), ("b", "False", "PoolExhausted")):
             await lab.create_cluster(name, labels=worker)
             await lab.wait_for_condition(name, status, reason)
-    before = [await lab.find(lab.cluster_path(name)) for name in ("a", "b")]
+    before = [await lab.find(lab.build_cluster_path(name)) for name in ("a", "b")]
     with product("kubermatic", server.kubeconfig, tmp_path / "log", *flags):
         await lab.create_cluster("c", labels=worker)
         await lab.wait_for_condition("c", "False", "PoolExhausted")
         await lab.create_pool("r", other=make_range_settings("10.2.0.0/30", 4))
         await lab.create_cluster("d", "other", labels=worker)
         await lab.wait_for_condition("d", "True", "Allocated")
-    assert [await lab.find(lab.cluster_path(name)) for name in ("a", "b")] == before
+    assert [await lab.find(lab.build_cluster_path(name)) for name in ("a", "b")] == before

@@ -56,7 +56,7 @@ async def test_two_live_processes_never_give_an_address_twice_though_one_is_froz
         served_ranges = await wait_until_served(lab, 32)
         assert len(set(served_ranges)) == len(served_ranges) == 32
         await lab.patch(
-            lab.pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 8})}
+            lab.build_pool_path("p"), {"spec": lab.make_pool_spec(dc={"allocationRange": 8})}
         )
         served_ranges = await until(
             lambda: _list_ranges(lab), lambda all_ranges: len(all_ranges) == 64

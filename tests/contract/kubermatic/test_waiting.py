@@ -32,13 +32,13 @@ async def test_a_full_pool_is_reported_on_cluster_and_pool_with_the_messages_of_
         )
     ]
     await lab.until(
-        lab.cluster_path("b"),
+        lab.build_cluster_path("b"),
         lambda cluster: find_condition(cluster)["message"] == "; ".join(messages),
     )
     for message in messages:
         await lab.wait_for_event("Cluster", "b", reason="ReconcilingError", content=message)
     assert await lab.wait_for_events("IPAMPool", "p", "PoolExhausted")
-    assert await lab.find(lab.allocation_path("b", "p")) is None
+    assert await lab.find(lab.build_allocation_path("b", "p")) is None
 
 
 async def test_the_oldest_waiting_cluster_is_served_when_a_range_is_released(
@@ -50,12 +50,12 @@ async def test_the_oldest_waiting_cluster_is_served_when_a_range_is_released(
     for name in ("b", "c"):
         await lab.create_cluster(name)
         await lab.wait_for_condition(name, "False", "PoolExhausted")
-    await lab.patch(lab.cluster_path("a"), {"spec": {"pause": True}})
-    await lab.delete(lab.allocation_path("a", "p"))
+    await lab.patch(lab.build_cluster_path("a"), {"spec": {"pause": True}})
+    await lab.delete(lab.build_allocation_path("a", "p"))
     await lab.wait_for_ranges("b", "p", "10.0.0.0-10.0.0.7")
     await lab.wait_for_condition("b", "True", "Allocated")
     await lab.wait_for_condition("c", "False", "PoolExhausted")
-    assert await lab.find(lab.allocation_path("c", "p")) is None
+    assert await lab.find(lab.build_allocation_path("c", "p")) is None
 
 
 async def test_invalid_datacenters_and_pools_are_reported_and_the_others_are_served(
@@ -124,9 +124,10 @@ async def test_a_cluster_reports_that_its_pools_overlap_though_it_has_its_addres
     message = await lab.wait_for_condition("a", "True", "Overlapping")
     assert lab.name("p") in message
     await lab.until(
-        lab.cluster_path("a"), lambda cluster: lab.name("q") in find_condition(cluster)["message"]
+        lab.build_cluster_path("a"),
+        lambda cluster: lab.name("q") in find_condition(cluster)["message"],
     )
-    await lab.delete(lab.pool_path("q"))
+    await lab.delete(lab.build_pool_path("q"))
     await lab.wait_for_condition("a", "True", "Allocated")
 
 
@@ -134,14 +135,14 @@ async def test_a_namespace_that_is_missing_stops_only_its_cluster(lab: Kubermati
     await lab.create_pool("p", dc=make_range_settings("10.0.0.0/29", 4))
     await lab.create_cluster("a", namespace=False)
     status = {"status": {"namespaceName": lab.namespace("a")}}
-    await lab.patch(f"{lab.cluster_path('a')}/status", status)
+    await lab.patch(f"{lab.build_cluster_path('a')}/status", status)
     await lab.wait_for_condition("a", "False", "ReconcilingError")
     for name, addresses in (("b", "10.0.0.0-10.0.0.3"), ("c", "10.0.0.4-10.0.0.7")):
         await lab.create_cluster(name)
         await lab.wait_for_ranges(name, "p", addresses)
     await lab.create_namespace("a")
     await lab.wait_for_condition("a", "False", "PoolExhausted")
-    await lab.patch(lab.cluster_path("c"), {"spec": {"pause": True}})
-    await lab.delete(lab.allocation_path("c", "p"))
+    await lab.patch(lab.build_cluster_path("c"), {"spec": {"pause": True}})
+    await lab.delete(lab.build_allocation_path("c", "p"))
     await lab.wait_for_ranges("a", "p", "10.0.0.4-10.0.0.7")
     await lab.wait_for_condition("a", "True", "Allocated")

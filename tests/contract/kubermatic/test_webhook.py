@@ -22,7 +22,7 @@ async def try_create(lab: KubermaticLab, datacenter: Body) -> str:
     spec = lab.make_pool_spec(dc=datacenter)
     body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool", "spec": spec}
     body["metadata"] = {"name": lab.name("p")}
-    answer = await lab.admin.post(lab.pool_path(), json=body, params={"dryRun": "All"})
+    answer = await lab.admin.post(lab.build_pool_path(), json=body, params={"dryRun": "All"})
     assert answer.status_code == 403, answer.text
     return str(answer.json()["message"])
 
@@ -101,7 +101,7 @@ async def test_edits_of_immutable_fields_are_refused_unless_they_only_respell_th
         async def edit_datacenter(name: str, datacenter: Body) -> str:
             """Return the refusal of an edit; empty if it is accepted."""
             answer = await lab.admin.patch(
-                lab.pool_path("p"),
+                lab.build_pool_path("p"),
                 json={"spec": lab.make_pool_spec(**{name: datacenter})},
                 headers={"Content-Type": "application/merge-patch+json"},
             )
@@ -136,14 +136,14 @@ async def test_a_pool_without_datacenters_is_refused(lab: KubermaticLab, server:
     async with serve_webhook(server):
         body: Body = {"apiVersion": "kubermatic.k8c.io/v1", "kind": "IPAMPool"}
         body |= {"metadata": {"name": lab.name("p")}, "spec": {"datacenters": {}}}
-        refused = await lab.admin.post(lab.pool_path(), json=body)
+        refused = await lab.admin.post(lab.build_pool_path(), json=body)
         assert refused.status_code == 403
         assert "spec.datacenters: must not be empty" in refused.json()["message"]
 
         await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
         headers = {"Content-Type": "application/merge-patch+json"}
         removal = {"spec": {"datacenters": {lab.name("dc"): None}}}
-        refused = await lab.admin.patch(lab.pool_path("p"), json=removal, headers=headers)
+        refused = await lab.admin.patch(lab.build_pool_path("p"), json=removal, headers=headers)
         assert refused.status_code == 403
         assert "delete the pool" in refused.json()["message"]
 
@@ -159,7 +159,9 @@ async def test_odd_pools_are_accepted_with_warnings(lab: KubermaticLab, server: 
                 "metadata": {"name": lab.name("p")},
                 "spec": lab.make_pool_spec(**datacenters),
             }
-            answer = await lab.admin.post(lab.pool_path(), json=body, params={"dryRun": "All"})
+            answer = await lab.admin.post(
+                lab.build_pool_path(), json=body, params={"dryRun": "All"}
+            )
             assert answer.status_code == 201, answer.text
             return str(answer.headers.get("Warning", ""))
 
@@ -186,5 +188,5 @@ async def test_the_deletion_of_a_pool_in_use_is_allowed(
         await lab.create_pool("p", dc=make_range_settings("10.0.0.0/24", 4))
         await lab.create_cluster("a")
         await lab.wait_for_ranges("a", "p", "10.0.0.0-10.0.0.3")
-        await lab.delete(lab.pool_path("p"))
-        await until(lambda: lab.find(lab.pool_path("p")), lambda pool: pool is None)
+        await lab.delete(lab.build_pool_path("p"))
+        await until(lambda: lab.find(lab.build_pool_path("p")), lambda pool: pool is None)

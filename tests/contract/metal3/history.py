@@ -55,7 +55,7 @@ class ClaimHistory:
 
     async def _follow(self, lab: Metal3Lab, kind: str) -> None:
         """Note what happens to claims of one kind until cancelled."""
-        async with aclosing(follow_writes(lab.admin, lab.path(kind))) as events:
+        async with aclosing(follow_writes(lab.admin, lab.build_path(kind))) as events:
             async for event, body in events:
                 if event != "BOOKMARK":
                     self.note(kind, event, body)

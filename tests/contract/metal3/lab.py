@@ -63,7 +63,7 @@ class Metal3Lab:
     admin: httpx.AsyncClient
     namespace: str
 
-    def path(self, kind: str, name: str = "") -> str:
+    def build_path(self, kind: str, name: str = "") -> str:
         """Return the URL path of an object, or of the collection of a kind if `name` is empty."""
         version, _, plural = PATHS[kind].rpartition("/")
         path = f"/apis/{version}/namespaces/{self.namespace}/{plural}"
@@ -77,13 +77,13 @@ class Metal3Lab:
             "metadata": {"name": name, **metadata},
             "spec": spec,
         }
-        answer = await self.admin.post(self.path(kind), json=body)
+        answer = await self.admin.post(self.build_path(kind), json=body)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
     async def find(self, kind: str, name: str) -> Body | None:
         """Return an object, None if there is none."""
-        answer = await self.admin.get(self.path(kind, name))
+        answer = await self.admin.get(self.build_path(kind, name))
         if answer.status_code == 404:
             return None
         assert answer.status_code == 200, answer.text
@@ -91,7 +91,7 @@ class Metal3Lab:
 
     async def list_objects(self, kind: str) -> list[Body]:
         """Return all objects of a kind in the namespace."""
-        answer = await self.admin.get(self.path(kind))
+        answer = await self.admin.get(self.build_path(kind))
         assert answer.status_code == 200, answer.text
         return [{"kind": kind, **item} for item in answer.json()["items"]]
 
@@ -100,7 +100,7 @@ class Metal3Lab:
     ) -> Body:
         """Apply a merge patch to an object, or to a subresource of it; return the object."""
         answer = await self.admin.patch(
-            self.path(kind, name) + (f"/{subresource}" if subresource else ""),
+            self.build_path(kind, name) + (f"/{subresource}" if subresource else ""),
             json=patch,
             headers={"Content-Type": "application/merge-patch+json"},
         )
@@ -109,7 +109,7 @@ class Metal3Lab:
 
     async def delete(self, kind: str, name: str) -> None:
         """Delete an object."""
-        answer = await self.admin.delete(self.path(kind, name))
+        answer = await self.admin.delete(self.build_path(kind, name))
         assert answer.status_code in {200, 202, 404}, answer.text
 
     async def until(self, kind: str, name: str, holds: Callable[[Body], bool]) -> Body:

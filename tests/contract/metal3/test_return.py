@@ -247,7 +247,7 @@ async def register_unanswered_webhook(server: Server, lab: Metal3Lab) -> AsyncIt
     assert answer.status_code == 201, answer.text
 
     async def is_in_force() -> bool:
-        path = lab.path("IPPool")
+        path = lab.build_path("IPPool")
         pool = {"metadata": {"name": "tried"}, "spec": {"namePrefix": "tried"}}
         tried = {"apiVersion": f"{METAL3}/v1alpha1", "kind": "IPPool", **pool}
         return (await lab.admin.post(path, json=tried, params={"dryRun": "All"})).is_error

@@ -22,7 +22,7 @@ async def try_create(lab: Metal3Lab, kind: str, spec: Body, **metadata: Any) -> 
 async def try_edit(lab: Metal3Lab, kind: str, name: str, spec: Body) -> str:
     """Try to edit a spec by a dry run; return the refusal, or nothing if it is accepted."""
     answer = await lab.admin.patch(
-        lab.path(kind, name),
+        lab.build_path(kind, name),
         json={"spec": spec},
         headers={"Content-Type": "application/merge-patch+json"},
         params={"dryRun": "All"},
@@ -136,7 +136,7 @@ async def test_an_edit_of_the_address_that_a_claim_asks_for_is_validated(lab: Me
         ({"ipAddress": None}, False),
     ):
         answer = await lab.admin.patch(
-            lab.path("IPClaim", "a"),
+            lab.build_path("IPClaim", "a"),
             json={"metadata": {"annotations": annotations}},
             headers={"Content-Type": "application/merge-patch+json"},
         )

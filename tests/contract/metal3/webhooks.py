@@ -63,7 +63,7 @@ async def post_dry(lab: Metal3Lab, kind: str, spec: Body, **metadata: object) ->
         "metadata": {"name": "tried", **metadata},
         "spec": {**MINIMAL_SPECS[kind], **spec},
     }
-    return await lab.admin.post(lab.path(kind), json=body, params={"dryRun": "All"})
+    return await lab.admin.post(lab.build_path(kind), json=body, params={"dryRun": "All"})
 
 
 without_webhooks = pytest.mark.parametrize(

@@ -87,7 +87,7 @@ class Clusters:
         """Delete a cluster and its namespace, and with that its allocations."""
         name = self._choose_cluster()
         if name and self._datacenters.pop(name, ""):
-            await self._lab.delete(self._lab.cluster_path(name))
+            await self._lab.delete(self._lab.build_cluster_path(name))
             await self._lab.delete(f"/api/v1/namespaces/{self._lab.namespace(name)}")
 
     def _choose_cluster(self) -> str:
@@ -107,13 +107,13 @@ class Clusters:
             )
 
     async def _patch_spec(self, name: str, spec: Mapping[str, Any]) -> None:
-        await self._lab.patch(self._lab.cluster_path(name), {"spec": spec})
+        await self._lab.patch(self._lab.build_cluster_path(name), {"spec": spec})
 
     async def delete_allocation(self) -> None:
         """Delete an allocation of a cluster."""
         if name := self._choose_cluster():
             await self._lab.delete(
-                self._lab.allocation_path(name, self._choices.choice((RANGES, PREFIXES)))
+                self._lab.build_allocation_path(name, self._choices.choice((RANGES, PREFIXES)))
             )
 
     async def resize(self) -> None:
@@ -133,13 +133,13 @@ class Clusters:
 
     async def recreate_pool(self) -> None:
         """Delete the pool of prefixes, and with that its allocations, and create it again."""
-        await self._lab.delete(self._lab.pool_path(PREFIXES))
+        await self._lab.delete(self._lab.build_pool_path(PREFIXES))
         await anyio.sleep(self._choices.uniform(0.0, 0.3))
         await self._create_pool(PREFIXES)
 
     async def _change_datacenter(self, datacenter: str, change: Mapping[str, Any] | None) -> None:
         spec = {"datacenters": {self._lab.name(datacenter): change}}
-        await self._lab.patch(self._lab.pool_path(RANGES), {"spec": spec})
+        await self._lab.patch(self._lab.build_pool_path(RANGES), {"spec": spec})
 
     def _list_pool_settings(self) -> Mapping[str, Mapping[str, Body]]:
         if self._large:
@@ -210,7 +210,7 @@ class Clusters:
 
         async def delete_one(name: str) -> None:
             async with limiter:
-                await self._lab.delete(self._lab.cluster_path(name))
+                await self._lab.delete(self._lab.build_cluster_path(name))
                 await self._lab.delete(f"/api/v1/namespaces/{self._lab.namespace(name)}")
 
         async with anyio.create_task_group() as group:

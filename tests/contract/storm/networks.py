@@ -106,7 +106,7 @@ class Machines:
             if allocation["metadata"]["name"].startswith("vm")
         ]:
             name = self._choices.choice(machines)["metadata"]["name"]
-            answer = await self._lab.admin.delete(self._lab.path("IPAllocation", name))
+            answer = await self._lab.admin.delete(self._lab.build_path("IPAllocation", name))
             assert answer.status_code in {200, 202, 404}, answer.text
 
     async def narrow_range(self) -> None:

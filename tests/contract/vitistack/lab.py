@@ -38,7 +38,7 @@ class VitistackLab:
     admin: httpx.AsyncClient
     namespace: str
 
-    def path(self, kind: str, name: str = "") -> str:
+    def build_path(self, kind: str, name: str = "") -> str:
         """Return the URL path of an object, or of the collection of a kind if `name` is empty."""
         version, plural = PATHS[kind]
         path = f"/apis/vitistack.io/{version}/namespaces/{self.namespace}/{plural}"
@@ -52,13 +52,13 @@ class VitistackLab:
             "metadata": {"name": name, **metadata},
             "spec": spec,
         }
-        answer = await self.admin.post(self.path(kind), json=body)
+        answer = await self.admin.post(self.build_path(kind), json=body)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
     async def find(self, kind: str, name: str) -> Body | None:
         """Return an object, None if there is none."""
-        answer = await self.admin.get(self.path(kind, name))
+        answer = await self.admin.get(self.build_path(kind, name))
         if answer.status_code == 404:
             return None
         assert answer.status_code == 200, answer.text
@@ -66,7 +66,7 @@ class VitistackLab:
 
     async def list_objects(self, kind: str) -> list[Body]:
         """Return all objects of a kind in the namespace."""
-        answer = await self.admin.get(self.path(kind))
+        answer = await self.admin.get(self.build_path(kind))
         assert answer.status_code == 200, answer.text
         return list(answer.json()["items"])
 
@@ -79,7 +79,7 @@ class VitistackLab:
 
     async def delete(self, kind: str, name: str) -> None:
         """Delete an object."""
-        answer = await self.admin.delete(self.path(kind, name))
+        answer = await self.admin.delete(self.build_path(kind, name))
         assert answer.status_code in {200, 202}, answer.text
 
     async def create_network(
@@ -106,12 +106,12 @@ class VitistackLab:
     async def set_phase(self, name: str, phase: str) -> Body:
         """Write the provisioningPhase of a network."""
         status = {"status": {"provisioningPhase": phase}}
-        return await self.patch(f"{self.path('NetworkNamespace', name)}/status", status)
+        return await self.patch(f"{self.build_path('NetworkNamespace', name)}/status", status)
 
     async def change_settings(self, name: str = NETWORK, **static: Any) -> Body:
         """Change static settings of a network, such as its range."""
         spec = {"ipAllocation": {"static": static}}
-        return await self.patch(self.path("NetworkNamespace", name), {"spec": spec})
+        return await self.patch(self.build_path("NetworkNamespace", name), {"spec": spec})
 
     async def create_allocation(self, name: str, requested: str = "", **spec: Any) -> Body:
         """Create an IPAllocation as a person does.

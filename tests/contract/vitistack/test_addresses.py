@@ -65,9 +65,13 @@ async def test_a_requested_address_is_allocated_or_named_in_the_refusal(lab: Vit
     await lab.wait_for_address("lowest", "10.0.2.10")
     await lab.delete("IPAllocation", "good")
     await lab.wait_for_address("taken", "10.0.2.12")
-    await lab.patch(lab.path("IPAllocation", "six"), {"spec": {"requestedAddress": "10.0.2.13"}})
+    await lab.patch(
+        lab.build_path("IPAllocation", "six"), {"spec": {"requestedAddress": "10.0.2.13"}}
+    )
     await lab.wait_for_address("six", "10.0.2.13")
-    await lab.patch(lab.path("IPAllocation", "six"), {"spec": {"requestedAddress": "10.0.2.14"}})
+    await lab.patch(
+        lab.build_path("IPAllocation", "six"), {"spec": {"requestedAddress": "10.0.2.14"}}
+    )
     await lab.create_allocation("later", "10.0.2.14")
     await lab.wait_for_address("later", "10.0.2.14")
     await lab.wait_for_address("six", "10.0.2.13")
@@ -152,7 +156,7 @@ async def test_an_address_in_the_status_of_an_allocation_without_labels_is_not_h
     await lab.create_network(phase=None)
     await lab.create_allocation("by-hand")
     await lab.patch(
-        f"{lab.path('IPAllocation', 'by-hand')}/status",
+        f"{lab.build_path('IPAllocation', 'by-hand')}/status",
         {"status": {"phase": "Allocated", "address": "10.0.2.2"}},
     )
     await lab.set_phase(NETWORK, "Ready")

@@ -69,7 +69,7 @@ async def test_a_configuration_is_never_ready_with_an_interface_without_address(
 
     async def watch() -> None:
         async with lab.admin.stream(
-            "GET", lab.path("NetworkConfiguration"), params={"watch": "true"}
+            "GET", lab.build_path("NetworkConfiguration"), params={"watch": "true"}
         ) as events:
             async for line in events.aiter_lines():
                 watch_lines.append(line)
@@ -118,7 +118,7 @@ async def test_allocations_of_a_deleted_configuration_are_released_before_it_is_
     await lab.create_configuration("vm", "eth0")
     await lab.wait_until_configured("vm", "Ready")
     second_finalizer = {"metadata": {"finalizers": [FINALIZER, "example.com/held"]}}
-    await lab.patch(lab.path("NetworkConfiguration", "vm"), second_finalizer)
+    await lab.patch(lab.build_path("NetworkConfiguration", "vm"), second_finalizer)
     await lab.delete("NetworkConfiguration", "vm")
     released = await lab.wait_for_phase("vm-eth0", "Released")
     assert "address" not in released
@@ -128,7 +128,7 @@ async def test_allocations_of_a_deleted_configuration_are_released_before_it_is_
     assert configuration["metadata"]["finalizers"] == ["example.com/held"]
     await lab.create_allocation("next")
     await lab.wait_for_address("next", "10.0.2.2")
-    await lab.patch(lab.path("NetworkConfiguration", "vm"), {"metadata": {"finalizers": []}})
+    await lab.patch(lab.build_path("NetworkConfiguration", "vm"), {"metadata": {"finalizers": []}})
     await lab.wait_until_gone("NetworkConfiguration", "vm")
     await lab.create_configuration("vm", "eth0")
     assert list_addresses(await lab.wait_until_configured("vm", "Ready")) == ["10.0.2.3"]
@@ -145,7 +145,7 @@ async def test_an_expiring_address_is_renewed_if_an_interface_uses_it_and_else_r
     await lab.wait_for_phase("idle", "Allocated")
     for name in ("vm-eth0", "idle"):
         expires = {"status": {"expiresAt": format_time_in(1)}}
-        await lab.patch(f"{lab.path('IPAllocation', name)}/status", expires)
+        await lab.patch(f"{lab.build_path('IPAllocation', name)}/status", expires)
     await lab.wait_for_phase("idle", "Released")
     renewed = await lab.until(
         "IPAllocation",
@@ -170,7 +170,7 @@ async def test_the_address_of_a_removed_interface_is_released(lab: VitistackLab)
     await lab.create_configuration("vm", "eth0", "eth1")
     await lab.wait_until_configured("vm", "Ready")
     fewer = {"spec": {"networkInterfaces": [{"name": "eth1"}]}}
-    await lab.patch(lab.path("NetworkConfiguration", "vm"), fewer)
+    await lab.patch(lab.build_path("NetworkConfiguration", "vm"), fewer)
     await lab.wait_until_gone("IPAllocation", "vm-eth0")
     configuration = await lab.until(
         "NetworkConfiguration", "vm", lambda body: len(list_addresses(get_status(body))) == 1
@@ -264,7 +264,7 @@ async def test_a_machine_keeps_its_address_when_its_allocation_is_edited_to_anot
     await lab.create_configuration("vm", "eth0")
     await lab.wait_until_configured("vm", "Ready")
     edit = {"spec": {"networkNamespaceName": "other"}}
-    await lab.patch(lab.path("IPAllocation", "vm-eth0"), edit)
+    await lab.patch(lab.build_path("IPAllocation", "vm-eth0"), edit)
     await lab.create_configuration("next", "eth0")
     assert list_addresses(await lab.wait_until_configured("next", "Ready")) == ["10.0.2.3"]
 

@@ -22,7 +22,7 @@ async def write_operator_status(lab: VitistackLab, name: str, address: str) -> N
     """Write finalizer and status of a NetworkConfiguration as static-ip-operator does."""
     interface = {"name": "eth0", "ipv4Addresses": [address], "ipAllocated": True}
     status = {"phase": "Ready", "status": "Success", "networkInterfaces": [interface]}
-    path = lab.path("NetworkConfiguration", name)
+    path = lab.build_path("NetworkConfiguration", name)
     await lab.patch(path, {"metadata": {"finalizers": ["vitistack.io/static-ip-finalizer"]}})
     await lab.patch(f"{path}/status", {"status": status})
 
@@ -30,7 +30,7 @@ async def write_operator_status(lab: VitistackLab, name: str, address: str) -> N
 async def set_provider(lab: VitistackLab, name: str | None) -> None:
     """Set the provider of network `net`; None means that it is ours."""
     spec = {"ipAllocation": {"provider": name}}
-    await lab.patch(lab.path("NetworkNamespace", "net"), {"spec": spec})
+    await lab.patch(lab.build_path("NetworkNamespace", "net"), {"spec": spec})
 
 
 async def test_machines_with_addresses_keep_them_and_waiting_machines_get_other_addresses(

@@ -35,7 +35,7 @@ async def test_a_network_hands_out_nothing_while_a_holder_cannot_be_read(
             "metadata": {"name": "odd"},
             "spec": {**spec, field: 7},
         }
-        await create_loosely(lab.admin, lab.path(kind), body)
+        await create_loosely(lab.admin, lab.build_path(kind), body)
         await lab.create_allocation("a")
         waiting = await lab.until(
             "IPAllocation",

@@ -23,7 +23,7 @@ READY = [
 ]
 
 
-def _lab(*allocations: Any, pool: Any = None) -> Lab:
+def _make_lab(*allocations: Any, pool: Any = None) -> Lab:
     lab = Lab()
     if pool is not None:
         lab.server.add("networkpools", pool)
@@ -38,7 +38,7 @@ def _serving(**status: Any) -> Any:
 
 
 async def test_the_finalizer_is_added_before_anything_else() -> None:
-    lab = _lab(make.allocation("a", finalizers=["example.com/other"]))
+    lab = _make_lab(make.allocation("a", finalizers=["example.com/other"]))
     assert await lab.run_allocation_pass("a") == SETTLED
     meta = lab.server.see("ipallocations", "a")["metadata"]
     assert meta["finalizers"] == ["example.com/other", FINALIZER]
@@ -46,7 +46,7 @@ async def test_the_finalizer_is_added_before_anything_else() -> None:
 
 
 async def test_a_pool_that_is_missing_is_reported_at_once() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     assert await lab.run_allocation_pass("a") == Blocked("PoolNotFound", 15.0)
     ready = lab.find_condition("ipallocations", "a", "Ready")
     assert lab.read_status("ipallocations", "a")["phase"] == "Pending"
@@ -57,7 +57,7 @@ async def test_a_pool_that_is_missing_is_reported_at_once() -> None:
 
 
 async def test_a_pool_that_is_being_deleted_is_reported_at_once() -> None:
-    lab = _lab(make.allocation("a"), pool=make.pool(deletionTimestamp="2026-01-01T00:00:00Z"))
+    lab = _make_lab(make.allocation("a"), pool=make.pool(deletionTimestamp="2026-01-01T00:00:00Z"))
     assert await lab.run_allocation_pass("a") == Blocked("PoolNotReady", 15.0)
     ready = lab.find_condition("ipallocations", "a", "Ready")
     assert ready["message"] == "NetworkPool butler-system/lab is being deleted"
@@ -79,7 +79,7 @@ async def test_a_pool_that_is_being_deleted_is_reported_at_once() -> None:
 async def test_an_allocation_whose_pool_exists_is_left_to_the_pass_over_the_pool(
     conditions: Any,
 ) -> None:
-    lab = _lab(make.allocation("a"), pool=make.pool(status={"conditions": conditions}))
+    lab = _make_lab(make.allocation("a"), pool=make.pool(status={"conditions": conditions}))
     for _ in range(2):
         assert await lab.run_allocation_pass("a") == Again(300.0)
         await lab.clock.advance(300)
@@ -87,7 +87,7 @@ async def test_an_allocation_whose_pool_exists_is_left_to_the_pass_over_the_pool
 
 
 async def test_an_allocation_that_the_pool_serves_is_written_once_and_never_pending() -> None:
-    lab = _lab(make.allocation("a"), pool=_serving(largestFreeBlock=256, availableIPs=256))
+    lab = _make_lab(make.allocation("a"), pool=_serving(largestFreeBlock=256, availableIPs=256))
     await lab.run_allocation_pass("a")
     await lab.run_pool_pass()
     await lab.run_allocation_pass("a")
@@ -106,20 +106,20 @@ async def test_an_allocation_that_the_pool_serves_is_written_once_and_never_pend
 async def test_allocations_that_need_nothing_are_reconciled_now_and_then(
     allocation: Any, seconds: float
 ) -> None:
-    lab = _lab(allocation, pool=_serving())
+    lab = _make_lab(allocation, pool=_serving())
     assert await lab.run_allocation_pass("a") == Again(seconds)
     assert lab.server.requests == []
 
 
 async def test_a_failed_allocation_whose_pool_is_deleted_waits_for_the_pool() -> None:
-    lab = _lab(make.allocation("a", phase="Failed"), pool=_serving())
+    lab = _make_lab(make.allocation("a", phase="Failed"), pool=_serving())
     lab.server.vanish("networkpools", "lab")
     assert await lab.run_allocation_pass("a") == Blocked("PoolNotFound", 15.0)
     assert lab.read_status("ipallocations", "a")["phase"] == "Pending"
 
 
 async def test_released_is_written_before_the_finalizer_goes() -> None:
-    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
+    lab = _make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     await lab.run_allocation_pass("a")
     assert not lab.server.has("ipallocations", "a")
@@ -130,7 +130,7 @@ async def test_released_is_written_before_the_finalizer_goes() -> None:
 
 
 async def test_an_allocation_without_a_range_leaves_without_asking_the_tenant() -> None:
-    lab = _lab(make.allocation("a", phase="Failed"))
+    lab = _make_lab(make.allocation("a", phase="Failed"))
     lab.gate.why = "a Service has it"
     lab.server.delete("ipallocations", "a")
     assert await lab.run_allocation_pass("a") == SETTLED
@@ -138,7 +138,7 @@ async def test_an_allocation_without_a_range_leaves_without_asking_the_tenant() 
 
 
 async def test_the_range_is_kept_while_the_tenant_has_it() -> None:
-    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
+    lab = _make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.gate.why = "Service default/web still shows an address of the range"
     lab.server.delete("ipallocations", "a")
     for _ in range(2):
@@ -154,7 +154,7 @@ async def test_the_range_is_kept_while_the_tenant_has_it() -> None:
 
 
 async def test_writing_why_a_release_waits_does_not_move_its_mark() -> None:
-    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
+    lab = _make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     marked = int(lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"])
     marks = []
@@ -172,7 +172,7 @@ async def test_writing_why_a_release_waits_does_not_move_its_mark() -> None:
 
 
 async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
-    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
+    lab = _make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.delete("ipallocations", "a")
     marks = []
 
@@ -192,7 +192,7 @@ async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
 async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:
     said = {"reason": "Released", "message": "the range was given back"}
     status = {"phase": "Released", "conditions": [READY[0] | {"status": "False"} | said]}
-    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status))
+    lab = _make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status))
     lab.gate.why = "a Service has it, too late"
     lab.server.delete("ipallocations", "a")
     await lab.run_allocation_pass("a")
@@ -201,7 +201,7 @@ async def test_a_finalizer_left_behind_by_a_crash_goes_too() -> None:
 
 async def test_a_phase_released_that_a_person_wrote_gives_nothing_back() -> None:
     status = {"phase": "Released", "conditions": READY}
-    lab = _lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status))
+    lab = _make_lab(make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status))
     lab.gate.why = "Service default/web still shows an address of the range"
     lab.server.delete("ipallocations", "a")
     assert await lab.run_allocation_pass("a") == Blocked("WaitingForTenant", 5.0)
@@ -213,7 +213,7 @@ async def test_a_phase_released_that_a_person_wrote_gives_nothing_back() -> None
 async def test_a_phase_released_that_a_person_wrote_is_served_again_with_its_range() -> None:
     status = {"phase": "Released", "conditions": READY, "releasedAt": "2026-01-01T00:00:00Z"}
     allocation = make.allocation("a", held_range=("10.40.0.0", "10.40.0.7"), status=status)
-    lab = _lab(allocation, make.allocation("b", phase="Released"), pool=make.pool())
+    lab = _make_lab(allocation, make.allocation("b", phase="Released"), pool=make.pool())
     await lab.run_pool_pass()
     for name, range_ in (("a", "10.40.0.0/29"), ("b", "10.40.0.8/29")):
         stored = lab.read_status("ipallocations", name)
@@ -222,7 +222,7 @@ async def test_a_phase_released_that_a_person_wrote_is_served_again_with_its_ran
 
 
 async def test_an_edit_meanwhile_ends_the_pass_and_is_no_error() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.hold_events("ipallocations")
     lab.server.edit("ipallocations", "a", {"metadata": {"labels": {"x": "y"}}})
     assert await lab.run_allocation_pass("a") == Again(0.7)
@@ -230,7 +230,7 @@ async def test_an_edit_meanwhile_ends_the_pass_and_is_no_error() -> None:
 
 
 async def test_an_allocation_that_is_gone_meanwhile_is_no_error() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.hold_events("ipallocations")
     lab.server.vanish("ipallocations", "a")
     assert await lab.run_allocation_pass("a") == Again(0.7)

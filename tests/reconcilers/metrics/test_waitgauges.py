@@ -17,7 +17,7 @@ def _value(manager: Manager, name: str, **labels: str) -> float | None:
     return manager.metrics.registry.get_sample_value(name, labels)
 
 
-def _platform(clusters: int, cidr: str) -> Platform:
+def _make_platform(clusters: int, cidr: str) -> Platform:
     platform = Platform()
     platform.server.add("networkpools", make.pool(cidr=cidr))
     platform.server.add("providerconfigs", make.provider("lab"))
@@ -28,14 +28,14 @@ def _platform(clusters: int, cidr: str) -> Platform:
     return platform
 
 
-def _network(platform: Platform, name: str) -> dict[str, Any]:
+def _make_network(platform: Platform, name: str) -> dict[str, Any]:
     status = platform.server.see("tenantclusters", name, namespace="team")["status"]
     network: dict[str, Any] = status["network"]
     return network
 
 
 async def test_clusters_without_an_allocation_are_counted_in_the_pool_that_they_wait_for() -> None:
-    platform = _platform(20, "10.40.0.0/26")
+    platform = _make_platform(20, "10.40.0.0/26")
     async with platform.running() as manager:
         await platform.clock.advance(120)
         waiting = [
@@ -57,7 +57,7 @@ async def test_clusters_without_an_allocation_are_counted_in_the_pool_that_they_
         age = _value(manager, "butler_network_pool_oldest_waiting_tenant_cluster_seconds", **LAB)
         assert age is not None
         assert age >= 100
-        refusal = _network(platform, waiting[0])["lastRefusal"]
+        refusal = _make_network(platform, waiting[0])["lastRefusal"]
         assert refusal["reason"] == "PoolExhausted"
         assert "addresses in a row" in refusal["message"]
         assert "lab: largest free block" in refusal["message"]
@@ -111,7 +111,7 @@ async def test_what_waits_for_a_pool_of_two_families_is_counted_for_the_family_t
 
 
 async def test_once_there_is_room_nothing_waits_and_the_last_refusal_stays() -> None:
-    platform = _platform(3, "10.40.0.0/27")
+    platform = _make_platform(3, "10.40.0.0/27")
     async with platform.running() as manager:
         await platform.clock.advance(60)
         assert _value(manager, "butler_tenant_clusters_waiting", reason="PoolExhausted") == 1
@@ -129,7 +129,7 @@ async def test_once_there_is_room_nothing_waits_and_the_last_refusal_stays() -> 
 
 
 async def test_a_tenant_that_does_not_answer_is_counted_and_has_an_event() -> None:
-    platform = _platform(1, "10.40.0.0/24")
+    platform = _make_platform(1, "10.40.0.0/24")
     tenant = {"tenant_cluster": "c00", "namespace": "team"}
     async with platform.running() as manager:
         await platform.clock.advance(60)
@@ -157,30 +157,30 @@ async def test_a_cluster_that_is_being_built_is_not_out_of_step() -> None:
 
 
 async def test_a_cluster_that_can_no_longer_ask_is_not_counted_as_waiting() -> None:
-    platform = _platform(3, "10.40.0.0/27")
+    platform = _make_platform(3, "10.40.0.0/27")
     async with platform.running() as manager:
         await platform.clock.advance(60)
-        [waiting] = [n for n in ("c00", "c01", "c02") if _network(platform, n).get("waiting")]
+        [waiting] = [n for n in ("c00", "c01", "c02") if _make_network(platform, n).get("waiting")]
         absent = {"spec": {"providerConfigRef": {"name": "absent"}}}
         platform.server.edit("tenantclusters", waiting, absent, namespace="team")
         await platform.clock.advance(60)
         assert platform.phase("tenantclusters", waiting, "team") == "Failed"
-        assert _network(platform, waiting)["waiting"] == []
+        assert _make_network(platform, waiting)["waiting"] == []
         assert _value(manager, "butler_tenant_clusters_waiting", reason="PoolExhausted") == 0
 
 
 async def test_a_cluster_that_is_being_deleted_waits_for_nothing_and_shows_what_it_holds() -> None:
-    platform = _platform(1, "10.40.0.0/24")
+    platform = _make_platform(1, "10.40.0.0/24")
     async with platform.running():
         await platform.clock.advance(60)
         wider = {"spec": {"networking": {"lbPoolSize": 400}}}
         platform.server.edit("tenantclusters", "c00", wider, namespace="team")
         await platform.clock.advance(60)
-        assert _network(platform, "c00")["waiting"]
+        assert _make_network(platform, "c00")["waiting"]
         platform.tenants["c00"].fail(NoAnswer("timed out"), times=1000)
         platform.server.delete("tenantclusters", "c00", namespace="team")
         await platform.clock.advance(60)
-        network = _network(platform, "c00")
+        network = _make_network(platform, "c00")
         assert network["waiting"] == []
         assert "servicesWaiting" not in network["loadBalancer"]
         assert network["loadBalancer"]["addresses"] == 8

@@ -18,7 +18,7 @@ SMALL_BATCHES = Settings(pool=PoolSettings(batch=4))
 """Settings with which a pass writes at most four allocations."""
 
 
-def _lab(*allocations: Any, settings: Settings | None = None) -> Lab:
+def _make_lab(*allocations: Any, settings: Settings | None = None) -> Lab:
     """Return a lab with an invalid pool, and with these allocations of it."""
     lab = Lab(settings)
     lab.server.add("networkpools", make.pool(reserved=RESERVED_OUTSIDE))
@@ -43,13 +43,13 @@ def _repair_pool(lab: Lab) -> None:
 async def test_an_allocation_shows_in_the_same_pass_why_its_pool_hands_out_nothing(
     phase: str | None,
 ) -> None:
-    lab = _lab(make.allocation("a", phase=phase))
+    lab = _make_lab(make.allocation("a", phase=phase))
     assert await lab.run_pool_pass() == Blocked("ValidationFailed")
     assert _read_status(lab, "a") == ("Pending", "PoolNotReady", NOT_READY)
 
 
 async def test_the_reason_is_written_once_and_replaced_when_the_pool_serves_again() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("huge", size=1000))
+    lab = _make_lab(make.allocation("a"), make.allocation("huge", size=1000))
     await lab.run_pool_pass()
     lab.server.requests.clear()
     await lab.run_pool_pass()
@@ -61,13 +61,15 @@ async def test_the_reason_is_written_once_and_replaced_when_the_pool_serves_agai
 
 
 async def test_an_allocation_without_our_finalizer_is_not_written() -> None:
-    lab = _lab(make.allocation("a", finalizers=[]))
+    lab = _make_lab(make.allocation("a", finalizers=[]))
     await lab.run_pool_pass()
     assert lab.server.count(verb="patch", plural="ipallocations") == 0
 
 
 async def test_many_allocations_are_written_in_batches_by_passes_that_follow_at_once() -> None:
-    lab = _lab(*(make.allocation(f"a{number}") for number in range(10)), settings=SMALL_BATCHES)
+    lab = _make_lab(
+        *(make.allocation(f"a{number}") for number in range(10)), settings=SMALL_BATCHES
+    )
     outcomes = [await lab.run_pool_pass() for _ in range(3)]
     at_once = Blocked("ValidationFailed", 0.0)
     assert outcomes == [at_once, at_once, Blocked("ValidationFailed")]
@@ -79,7 +81,7 @@ async def test_many_allocations_are_written_in_batches_by_passes_that_follow_at_
 
 async def test_a_refused_write_keeps_no_other_allocation_waiting_and_is_retried_later() -> None:
     names = [f"a{number}" for number in range(10)]
-    lab = _lab(*map(make.allocation, names), settings=SMALL_BATCHES)
+    lab = _make_lab(*map(make.allocation, names), settings=SMALL_BATCHES)
     for name in names[:4]:
         lab.server.fail(Invalid(422, "Invalid", "no"), times=1, verb="patch", name=name)
     for _ in range(3):
@@ -96,7 +98,7 @@ async def test_a_refused_write_keeps_no_other_allocation_waiting_and_is_retried_
 
 
 async def test_a_replica_with_an_old_view_of_the_pool_overwrites_no_answer_of_another() -> None:
-    lab = _lab(make.allocation("a", size=1000))
+    lab = _make_lab(make.allocation("a", size=1000))
     stale = Replica(lab)
     await lab.run_pool_pass()
     stale.hold_events("networkpools")
@@ -109,7 +111,7 @@ async def test_a_replica_with_an_old_view_of_the_pool_overwrites_no_answer_of_an
 
 
 async def test_two_leaders_do_not_overwrite_each_others_reports() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("b"))
+    lab = _make_lab(make.allocation("a"), make.allocation("b"))
     second = Replica(lab)
     for _ in range(2):
         await lab.run_pool_pass()
@@ -132,7 +134,9 @@ async def test_the_reason_that_the_pool_is_missing_is_replaced_once_the_pool_is_
 
 
 async def test_an_allocation_reports_once_that_its_pool_is_being_deleted() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("b", held_range=("10.40.0.0", "10.40.0.7")))
+    lab = _make_lab(
+        make.allocation("a"), make.allocation("b", held_range=("10.40.0.0", "10.40.0.7"))
+    )
     await lab.run_pool_pass()
     lab.server.delete("networkpools", "lab")
     for _ in range(3):

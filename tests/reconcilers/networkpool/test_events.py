@@ -13,7 +13,7 @@ from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
 
-def _lab(count: int, size: int = 2, cidr: str = "10.40.0.0/22") -> Lab:
+def _make_lab(count: int, size: int = 2, cidr: str = "10.40.0.0/22") -> Lab:
     """Return a lab with a pool, and with `count` waiting allocations of `size` addresses each."""
     lab = Lab()
     lab.server.add("networkpools", make.pool(cidr=cidr))
@@ -50,7 +50,7 @@ async def _recorded_passes(lab: Lab) -> AsyncIterator[Callable[[], Awaitable[lis
 
 
 async def test_each_of_a_few_grants_has_an_event_of_its_own() -> None:
-    lab = _lab(2)
+    lab = _make_lab(2)
     async with _recorded_passes(lab) as one_pass:
         notes = await one_pass()
     assert notes == [
@@ -64,7 +64,7 @@ async def test_each_of_a_few_grants_has_an_event_of_its_own() -> None:
 
 async def test_each_of_a_few_failures_has_an_event_of_its_own() -> None:
     why = f"pool exhausted: no contiguous block available{NEVER_FITS}"
-    async with _recorded_passes(_lab(2, size=2000)) as one_pass:
+    async with _recorded_passes(_make_lab(2, size=2000)) as one_pass:
         notes = await one_pass()
     assert notes == [
         f"Failed to allocate IPs for a000: {why}",
@@ -73,7 +73,7 @@ async def test_each_of_a_few_failures_has_an_event_of_its_own() -> None:
 
 
 async def test_a_grant_of_the_next_pass_has_an_event_of_its_own_too() -> None:
-    lab = _lab(1)
+    lab = _make_lab(1)
     async with _recorded_passes(lab) as one_pass:
         await one_pass()
         _add_requests(lab, 1, stem="b")
@@ -85,14 +85,14 @@ async def test_a_grant_of_the_next_pass_has_an_event_of_its_own_too() -> None:
 async def test_up_to_eight_grants_have_events_of_their_own_and_more_share_one(
     count: int, events: int
 ) -> None:
-    lab = _lab(count)
+    lab = _make_lab(count)
     await lab.run_pool_pass()
     assert lab.recorded.reasons == ["IPsAllocated"] * events
     assert all(lab.recorded.related) == (events == count), "a shared event relates to none"
 
 
 async def test_the_event_of_many_grants_names_the_batch() -> None:
-    lab = _lab(9)
+    lab = _make_lab(9)
     await lab.run_pool_pass()
     ((_, _, note),) = lab.recorded.events
     assert note.startswith(
@@ -103,7 +103,7 @@ async def test_the_event_of_many_grants_names_the_batch() -> None:
 
 
 async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() -> None:
-    lab = _lab(100)
+    lab = _make_lab(100)
     await lab.run_pool_pass()
     ((_, _, note),) = lab.recorded.events
     assert 900 < len(note.encode()) <= 1024
@@ -112,7 +112,7 @@ async def test_the_event_of_very_many_grants_says_how_many_it_does_not_name() ->
 
 
 async def test_the_event_of_many_failures_names_the_batch() -> None:
-    lab = _lab(30, size=2000)
+    lab = _make_lab(30, size=2000)
     await lab.run_pool_pass()
     ((kind, reason, note),) = lab.recorded.events
     assert (kind, reason) == ("Warning", "AllocationFailed")
@@ -125,7 +125,7 @@ async def test_the_event_of_many_failures_names_the_batch() -> None:
 
 
 async def test_failures_of_both_kinds_in_one_pass_are_reported_together() -> None:
-    lab = _lab(5)
+    lab = _make_lab(5)
     _add_requests(lab, 5, size=2000, stem="big")
     lab.server.fail(
         Invalid(422, "Invalid", "status is odd"), times=5, verb="patch", plural="ipallocations"
@@ -138,7 +138,7 @@ async def test_failures_of_both_kinds_in_one_pass_are_reported_together() -> Non
 
 
 async def test_a_long_reason_leaves_room_for_the_others() -> None:
-    lab = _lab(9)
+    lab = _make_lab(9)
     lab.server.fail(
         Invalid(422, "Invalid", "ü" * 2000), times=9, verb="patch", plural="ipallocations"
     )
@@ -151,7 +151,7 @@ async def test_a_long_reason_leaves_room_for_the_others() -> None:
 
 
 async def test_after_32_events_of_their_own_further_grants_of_a_minute_share_one() -> None:
-    lab = _lab(0)
+    lab = _make_lab(0)
     async with _recorded_passes(lab) as one_pass:
         notes: list[str] = []
         for number in range(50):
@@ -168,7 +168,7 @@ async def test_after_32_events_of_their_own_further_grants_of_a_minute_share_one
 
 
 async def test_many_grants_in_one_pool_do_not_combine_the_events_of_another() -> None:
-    lab = _lab(0)
+    lab = _make_lab(0)
     lab.server.add("networkpools", make.pool("other", cidr="10.60.0.0/24"))
     for number in range(33):
         _add_requests(lab, 1, stem=f"a{number:02}-")
@@ -181,7 +181,7 @@ async def test_many_grants_in_one_pool_do_not_combine_the_events_of_another() ->
 
 @pytest.mark.slow
 async def test_a_thousand_allocations_cost_few_events() -> None:
-    lab = _lab(1000, cidr="10.40.0.0/16")
+    lab = _make_lab(1000, cidr="10.40.0.0/16")
     async with _recorded_passes(lab) as one_pass:
         for _ in range(11):
             await one_pass()

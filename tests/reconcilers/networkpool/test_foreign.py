@@ -14,7 +14,7 @@ from tests.reconcilers.server import Json
 OURS = "butler-ipam"
 
 
-def _lab() -> Lab:
+def _make_lab() -> Lab:
     """Return a lab with a pool, and with a reconciler whose writes have our field manager."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
@@ -39,7 +39,7 @@ def _format_time(lab: Lab | Platform, ago: float = 0.0) -> str:
 
 
 async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_so() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     assert await lab.run_pool_pass() == Blocked("ForeignManager", 120.0)
@@ -56,7 +56,7 @@ async def test_a_pool_that_another_controller_writes_hands_out_nothing_and_says_
 
 
 async def test_writes_to_a_pools_allocations_count_too() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("ipallocations", "held", _make_write_patch("manager", _format_time(lab)))
@@ -66,7 +66,7 @@ async def test_writes_to_a_pools_allocations_count_too() -> None:
 
 
 async def test_once_the_other_controller_is_silent_the_pool_allocates_and_reports_that() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     outcome = await lab.run_pool_pass()
@@ -81,7 +81,7 @@ async def test_once_the_other_controller_is_silent_the_pool_allocates_and_report
 
 
 async def test_the_pool_does_not_overwrite_a_controller_that_writes_ready_repeatedly() -> None:
-    lab = _lab()
+    lab = _make_lab()
     for _ in range(10):
         theirs = _make_write_patch("manager", _format_time(lab)) | {
             "status": {"assignments": None}
@@ -106,7 +106,7 @@ async def test_the_other_controller_is_remembered_when_our_write_took_over_all_i
     None
 ):
     """Its entry vanishes from managedFields then: the server drops entries without a field."""
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     assert await lab.run_pool_pass() == Blocked("ForeignManager", 120.0)
@@ -120,7 +120,7 @@ async def test_the_other_controller_is_remembered_when_our_write_took_over_all_i
 
 
 async def test_a_new_process_that_finds_the_condition_waits_for_two_minutes_of_silence() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.run_pool_pass()
@@ -136,7 +136,7 @@ async def test_a_new_process_that_finds_the_condition_waits_for_two_minutes_of_s
 
 
 async def test_a_pool_whose_journal_was_wiped_is_fenced_before_it_allocates_again() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     lab.server.edit("networkpools", "lab", {"status": {"journalOf": None}})
@@ -172,7 +172,7 @@ async def test_a_pool_whose_journal_was_wiped_is_fenced_before_it_allocates_agai
 async def test_writes_by_us_by_people_and_old_ones_do_not_stop_the_pool(
     manager: str, subresource: str, ago: float, why: str
 ) -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.edit(
         "networkpools", "lab", _make_write_patch(manager, _format_time(lab, ago), subresource)
@@ -183,13 +183,13 @@ async def test_writes_by_us_by_people_and_old_ones_do_not_stop_the_pool(
 
 
 async def test_an_unreadable_time_in_managed_fields_is_no_write() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", "yesterday"))
     assert await lab.run_pool_pass() == Again(60.0)
 
 
 async def test_no_orphans_are_collected_while_another_controller_writes() -> None:
-    lab = _lab()
+    lab = _make_lab()
     stamped = {"butler.butlerlabs.dev/tenant-uid": "gone"}
     held_range = ("10.40.0.0", "10.40.0.7")
     lab.server.add(
@@ -224,7 +224,7 @@ async def test_waiting_allocations_name_the_foreign_controller_and_are_served_af
 
 async def test_two_leaders_do_not_correct_each_others_condition() -> None:
     """The second leader starts later, and does not see the write that the first remembers."""
-    lab = _lab()
+    lab = _make_lab()
     first = lab.pools
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.run_pool_pass()
@@ -243,7 +243,7 @@ async def test_two_leaders_do_not_correct_each_others_condition() -> None:
 async def test_two_leaders_do_not_overwrite_each_others_report_of_writes_in_the_same_second() -> (
     None
 ):
-    lab = _lab()
+    lab = _make_lab()
     first = lab.pools
     lab.server.add("ipallocations", make.allocation("held", held_range=("10.40.0.0", "10.40.0.7")))
     lab.server.edit("ipallocations", "held", _make_write_patch("manager", _format_time(lab)))
@@ -259,7 +259,7 @@ async def test_two_leaders_do_not_overwrite_each_others_report_of_writes_in_the_
 
 
 async def test_a_replica_heeds_a_foreign_write_that_only_another_replica_saw() -> None:
-    lab = _lab()
+    lab = _make_lab()
     first = lab.pools
     lab.server.edit("networkpools", "lab", _make_write_patch("manager", _format_time(lab)))
     await lab.run_pool_pass()

@@ -158,7 +158,7 @@ A, B = (Holder(KIND, make.key(name)) for name in "ab")
 HELD = Holder(KIND, make.key("held"))
 
 
-def _lab() -> Lab:
+def _make_lab() -> Lab:
     """Return a lab whose pool has an allocation `held` with eight addresses."""
     lab = Lab()
     lab.settings = replace(lab.settings, pool=PoolSettings(contents_check=600.0))
@@ -178,7 +178,7 @@ def _get_kind(lab: Lab) -> NetworkPoolKind:
 async def test_holdings_that_are_wrong_are_reported_and_replaced(
     contents_differences: Differences,
 ) -> None:
-    lab = _lab()
+    lab = _make_lab()
     await lab.run_pool_pass()
     reader = _get_kind(lab)._allocations._reader
     assert reader._kept is not None

@@ -11,7 +11,7 @@ from tests.reconcilers.lab import Lab
 POOLS = 40
 
 
-def _lab(pools: int) -> Lab:
+def _make_lab(pools: int) -> Lab:
     """Return a lab with pools without a journal, which need a LIST, and an allocation of each."""
     lab = Lab()
     for number in range(pools):
@@ -41,7 +41,7 @@ async def _run_passes(lab: Lab, pools: int) -> None:
 
 
 async def test_pools_that_need_a_fence_at_the_same_time_share_a_list() -> None:
-    lab = _lab(POOLS)
+    lab = _make_lab(POOLS)
     for _ in range(3):
         await _run_passes(lab, POOLS)
         await lab.clock.advance(0.5)
@@ -50,7 +50,7 @@ async def test_pools_that_need_a_fence_at_the_same_time_share_a_list() -> None:
 
 
 async def test_a_pool_that_waits_for_a_list_keeps_no_worker_busy() -> None:
-    lab = _lab(2)
+    lab = _make_lab(2)
     outcomes: list[Outcome] = []
 
     async def reconcile_second() -> None:
@@ -65,7 +65,7 @@ async def test_a_pool_that_waits_for_a_list_keeps_no_worker_busy() -> None:
 
 
 async def test_pools_of_several_namespaces_share_a_list() -> None:
-    lab = _lab(1)
+    lab = _make_lab(1)
     for namespace in ("far", "near"):
         pool = make.pool("p", namespace=namespace, cidr="10.99.0.0/24", memory=None)
         lab.server.add("networkpools", pool)
@@ -85,7 +85,7 @@ async def test_pools_of_several_namespaces_share_a_list() -> None:
 async def test_after_a_list_that_failed_each_pool_that_waited_for_it_is_served_by_another() -> (
     None
 ):
-    lab = _lab(3)
+    lab = _make_lab(3)
     lab.server.fail(ServerFailure(500, "", "no"), verb="list", plural="ipallocations")
     with pytest.raises(ExceptionGroup):
         await _run_passes(lab, 3)
@@ -98,7 +98,7 @@ async def test_after_a_list_that_failed_each_pool_that_waited_for_it_is_served_b
 async def test_no_earlier_list_is_used_after_it_was_unknown_whether_the_server_was_restored() -> (
     None
 ):
-    lab = _lab(3)
+    lab = _make_lab(3)
     await _run_passes(lab, 3)
     await lab.pools.reconcile(make.key("p01"))  # This LIST is kept for p02.
     before = _count_lists(lab)

@@ -16,7 +16,7 @@ DROPPED_FIELDS = frozenset({"revisions", "journalOf", "assignments", "utilizatio
 BLOCKED = Blocked("DefinitionOutdated", 60.0)
 
 
-def _lab(memory: int | None = None) -> Lab:
+def _make_lab(memory: int | None = None) -> Lab:
     """Return a lab with a pool whose journal has the revision `memory`; None for no journal."""
     lab = Lab()
     lab.server.add("networkpools", make.pool(memory=memory))
@@ -27,7 +27,7 @@ def _lab(memory: int | None = None) -> Lab:
 async def test_a_pool_whose_promises_are_dropped_hands_out_nothing_and_says_so_once(
     memory: int | None,
 ) -> None:
-    lab = _lab(memory)
+    lab = _make_lab(memory)
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.unknown = DROPPED_FIELDS
     assert await lab.run_pool_pass() == BLOCKED
@@ -41,7 +41,7 @@ async def test_a_pool_whose_promises_are_dropped_hands_out_nothing_and_says_so_o
 
 
 async def test_nothing_is_written_until_the_next_attempt_is_due() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.unknown = DROPPED_FIELDS
     await lab.run_pool_pass()
@@ -63,7 +63,7 @@ async def test_a_failed_request_does_not_make_controllers_write_over_and_over() 
 
 
 async def test_a_pool_allocates_again_once_our_definition_is_back() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.add("ipallocations", make.allocation("a"))
     lab.server.unknown = DROPPED_FIELDS
     await lab.run_pool_pass()
@@ -75,7 +75,7 @@ async def test_a_pool_allocates_again_once_our_definition_is_back() -> None:
 
 
 async def test_a_pool_can_be_deleted_while_the_definition_is_outdated() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.server.unknown = DROPPED_FIELDS
     await lab.run_pool_pass()
     lab.server.edit(

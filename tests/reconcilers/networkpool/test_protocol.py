@@ -14,7 +14,7 @@ from reconcilers.networkpool.statusjournal import settle_pool_journal
 from tests.reconcilers import make
 
 
-def _pool(*promises: Assignment, **extra: Any) -> Any:
+def _make_pool(*promises: Assignment, **extra: Any) -> Any:
     """Return a pool whose journal has the revision 7 and these promises."""
     listed = [
         {
@@ -45,7 +45,7 @@ def _decide(pool: Any, *allocations: Any, position: int = 10**9, batch: int = 25
 
 def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() -> None:
     waiting = make.allocation("a")
-    pool = _pool(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
+    pool = _make_pool(make.promise(waiting, "10.40.0.0", "10.40.0.7"))
     settled = settle_pool_journal(pool, make.view(waiting))
     assert [p.key.name for p in settled.promises] == ["a"]
     assert settled.revisions == {KIND: 7}
@@ -53,7 +53,7 @@ def test_a_promise_stays_open_while_its_allocation_is_at_the_promised_version() 
 
 def test_a_later_version_of_its_allocation_settles_a_promise_and_raises_the_revision() -> None:
     edited = make.allocation("a", resourceVersion="900")
-    pool = _pool(make.promise(edited, "10.40.0.0", "10.40.0.7", version="899"))
+    pool = _make_pool(make.promise(edited, "10.40.0.0", "10.40.0.7", version="899"))
     settled = settle_pool_journal(pool, make.view(edited))
     assert settled.promises == ()
     assert settled.revisions == {KIND: 900}
@@ -61,7 +61,7 @@ def test_a_later_version_of_its_allocation_settles_a_promise_and_raises_the_revi
 
 def test_a_promise_to_an_absent_allocation_is_open_until_its_version_was_read() -> None:
     gone = make.allocation("a", resourceVersion="500")
-    pool = _pool(make.promise(gone, "10.40.0.0", "10.40.0.7"))
+    pool = _make_pool(make.promise(gone, "10.40.0.0", "10.40.0.7"))
     assert settle_pool_journal(pool, make.view(position=499)).promises
     late = settle_pool_journal(pool, make.view(position=500))
     assert late.promises == ()
@@ -73,7 +73,7 @@ def test_a_promise_to_an_absent_allocation_is_open_until_its_version_was_read() 
 def test_a_promise_to_a_deleted_allocation_is_not_for_a_new_one_of_the_same_name() -> None:
     old = make.allocation("a", resourceVersion="500")
     new = make.allocation("a", resourceVersion="600", uid="another")
-    pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7"))
+    pool = _make_pool(make.promise(old, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, new, position=550)
     assert decision.settled.promises == ()
     assert [g.addresses[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
@@ -81,20 +81,20 @@ def test_a_promise_to_a_deleted_allocation_is_not_for_a_new_one_of_the_same_name
 
 def test_the_revision_is_never_lowered() -> None:
     old = make.allocation("a", resourceVersion="5")
-    pool = _pool(make.promise(old, "10.40.0.0", "10.40.0.7", version="4"))
+    pool = _make_pool(make.promise(old, "10.40.0.0", "10.40.0.7", version="4"))
     assert settle_pool_journal(pool, make.view(old)).revisions == {KIND: 7}
 
 
 def test_a_promise_that_cannot_be_parsed_is_dropped_and_its_allocation_is_served() -> None:
     waiting = make.allocation("a")
-    pool = _pool(make.promise(waiting, "nonsense", "10.40.0.7", version="x"))
+    pool = _make_pool(make.promise(waiting, "nonsense", "10.40.0.7", version="x"))
     decision = _decide(pool, waiting)
     assert [g.addresses[0].text for g in decision.choice.grants] == ["10.40.0.0/29"]
 
 
 def test_the_range_of_an_open_promise_is_not_granted_to_another_allocation() -> None:
     first, second = make.allocation("a", size=8), make.allocation("b", size=8)
-    pool = _pool(make.promise(first, "10.40.0.0", "10.40.0.7"))
+    pool = _make_pool(make.promise(first, "10.40.0.0", "10.40.0.7"))
     decision = _decide(pool, first, second)
     assert [(g.asker.metadata.name, g.addresses[0].text) for g in decision.choice.grants] == [
         ("b", "10.40.0.8/29")
@@ -209,7 +209,7 @@ def test_the_journal_never_has_more_promises_than_the_schema_allows() -> None:
         for n, a in enumerate(waiting[:500])
     ]
     pool = make.pool(cidr="10.40.0.0/22")
-    pool = type(pool)(pool.metadata, pool.spec, _pool(*open_promises).status)
+    pool = type(pool)(pool.metadata, pool.spec, _make_pool(*open_promises).status)
     assert len(_decide(pool, *waiting).journal.promises) == 512
 
 

@@ -14,7 +14,7 @@ from tests.reconcilers.lab import Lab, Replica
 FINALIZER = "butler.butlerlabs.dev/networkpool"
 
 
-def _lab(*allocations: Any, pool: Any = None, settings: Settings | None = None) -> Lab:
+def _make_lab(*allocations: Any, pool: Any = None, settings: Settings | None = None) -> Lab:
     """Return a lab with a pool, `make.pool()` by default, and with these allocations of it."""
     lab = Lab(settings)
     lab.server.add("networkpools", pool or make.pool())
@@ -54,7 +54,7 @@ async def test_a_new_pool_gets_a_finalizer_a_journal_and_figures() -> None:
 
 
 async def test_all_waiting_allocations_are_served_in_one_pass() -> None:
-    lab = _lab(make.allocation("a", age=2), make.allocation("b", size=4, age=1))
+    lab = _make_lab(make.allocation("a", age=2), make.allocation("b", size=4, age=1))
     assert await lab.run_pool_pass() == Again(5.0)
     assert _read_ranges(lab) == {"a": "10.40.0.0/29", "b": "10.40.0.8/30"}
     status = lab.read_status("ipallocations", "a")
@@ -73,7 +73,7 @@ async def test_all_waiting_allocations_are_served_in_one_pass() -> None:
 
 @pytest.mark.slow
 async def test_a_thousand_allocations_cost_one_write_each_and_eight_of_the_pool() -> None:
-    lab = _lab(pool=make.pool(cidr="10.0.0.0/16"))
+    lab = _make_lab(pool=make.pool(cidr="10.0.0.0/16"))
     for number in range(1000):
         lab.server.add("ipallocations", make.allocation(f"a{number:04}", size=2))
     await _run_until_settled(lab)
@@ -83,7 +83,7 @@ async def test_a_thousand_allocations_cost_one_write_each_and_eight_of_the_pool(
 
 
 async def test_a_pass_sends_no_request_if_nothing_has_changed() -> None:
-    lab = _lab(make.allocation("a"), make.allocation("too-big", size=500))
+    lab = _make_lab(make.allocation("a"), make.allocation("too-big", size=500))
     await _run_until_settled(lab)
     await lab.clock.advance(120)
     await lab.run_pool_pass()
@@ -95,7 +95,7 @@ async def test_a_pass_sends_no_request_if_nothing_has_changed() -> None:
 
 
 async def test_a_refusal_that_cannot_be_written_is_tried_again_once_a_minute() -> None:
-    lab = _lab(make.allocation("too-big", size=500))
+    lab = _make_lab(make.allocation("too-big", size=500))
     denied = Forbidden(403, "Forbidden", "denied by a policy")
     lab.server.fail(denied, times=100, verb="patch", plural="ipallocations")
     await lab.run_pool_pass()
@@ -114,7 +114,7 @@ async def test_a_refusal_that_cannot_be_written_is_tried_again_once_a_minute() -
 
 
 async def test_settled_promises_are_dropped_by_the_next_write_of_a_promise() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     await lab.run_pool_pass()
     await lab.run_pool_pass()
     assert len(lab.read_status("networkpools", "lab")["assignments"]) == 1, (
@@ -129,7 +129,7 @@ async def test_settled_promises_are_dropped_by_the_next_write_of_a_promise() -> 
 
 
 async def test_a_pool_is_not_taken_for_deleted_while_its_kind_is_not_served() -> None:
-    lab = _lab()
+    lab = _make_lab()
     await _run_until_settled(lab)
     served_kinds = lab.server.served
     lab.server.add("ipallocations", make.allocation("a"))
@@ -142,7 +142,7 @@ async def test_a_pool_is_not_taken_for_deleted_while_its_kind_is_not_served() ->
 
 
 async def test_settled_promises_are_dropped_after_a_minute_without_another_write() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     await lab.run_pool_pass()
     await lab.clock.advance(59)
     await lab.run_pool_pass()
@@ -153,14 +153,14 @@ async def test_settled_promises_are_dropped_after_a_minute_without_another_write
 
 
 async def test_the_refusal_of_a_count_above_the_pools_size_names_the_largest_count() -> None:
-    lab = _lab(make.allocation("a", size=257))
+    lab = _make_lab(make.allocation("a", size=257))
     await lab.run_pool_pass()
     message = lab.find_condition("ipallocations", "a", "Ready")["message"]
     assert message.endswith("it never has 257 addresses in a row, 256 at the most")
 
 
 async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> None:
-    lab = _lab(make.allocation("holder", held_range=("10.40.0.9", "10.40.0.9")))
+    lab = _make_lab(make.allocation("holder", held_range=("10.40.0.9", "10.40.0.9")))
     lab.server.add("ipallocations", make.allocation("a", size=256))
     await lab.run_pool_pass()
     assert lab.read_status("ipallocations", "a")["phase"] == "Failed"
@@ -177,7 +177,7 @@ async def test_an_allocation_that_does_not_fit_is_failed_with_the_reason() -> No
 
 
 async def test_a_failed_allocation_is_served_when_space_is_freed() -> None:
-    lab = _lab(
+    lab = _make_lab(
         make.allocation("holder", held_range=("10.40.0.0", "10.40.0.255")),
         make.allocation("waiter"),
     )
@@ -189,7 +189,7 @@ async def test_a_failed_allocation_is_served_when_space_is_freed() -> None:
 
 
 async def test_no_allocation_is_marked_as_failed_if_the_pool_cannot_be_written() -> None:
-    lab = _lab(make.allocation("a", size=257))
+    lab = _make_lab(make.allocation("a", size=257))
     lab.server.fail(ServerFailure(500, "InternalError", "no"), plural="networkpools")
     with pytest.raises(ServerFailure):
         await lab.run_pool_pass()
@@ -197,7 +197,7 @@ async def test_no_allocation_is_marked_as_failed_if_the_pool_cannot_be_written()
 
 
 async def test_a_replica_with_an_old_view_of_the_pool_marks_no_allocation_as_failed() -> None:
-    lab = _lab(make.allocation("b", age=9, held_range=("10.40.0.0", "10.40.0.255")))
+    lab = _make_lab(make.allocation("b", age=9, held_range=("10.40.0.0", "10.40.0.255")))
     stale = lab.make_replica()
     lab.server.add("ipallocations", make.allocation("a", size=8))
     stale.hold_events("networkpools", "ipallocations")
@@ -209,7 +209,7 @@ async def test_a_replica_with_an_old_view_of_the_pool_marks_no_allocation_as_fai
 
 
 async def test_a_pass_whose_write_conflicts_chooses_again_from_the_new_spec() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.hold_events("networkpools")
     lab.server.edit("networkpools", "lab", {"spec": {"cidr": "10.50.0.0/24"}})
     assert await lab.run_pool_pass() == Again(5.0)
@@ -217,7 +217,7 @@ async def test_a_pass_whose_write_conflicts_chooses_again_from_the_new_spec() ->
 
 
 async def test_a_pass_ends_without_error_if_its_pool_is_deleted_meanwhile() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.hold_events("networkpools")
     lab.server.vanish("networkpools", "lab")
     assert await lab.run_pool_pass() == SETTLED
@@ -225,7 +225,7 @@ async def test_a_pass_ends_without_error_if_its_pool_is_deleted_meanwhile() -> N
 
 
 async def test_while_the_cache_is_behind_the_pass_waits_and_then_lists() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.hold_events("ipallocations")
     lab.server.add("ipallocations", make.allocation("b", age=5))
     uid = lab.server.see("networkpools", "lab")["metadata"]["uid"]
@@ -240,7 +240,7 @@ async def test_while_the_cache_is_behind_the_pass_waits_and_then_lists() -> None
 
 
 async def test_a_range_is_not_lost_if_the_answer_to_its_write_is_lost() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.hold_events("ipallocations")
     lab.server.lose_answers(verb="patch", plural="ipallocations")
     assert await lab.run_pool_pass() == Again(1.0)
@@ -251,7 +251,7 @@ async def test_a_range_is_not_lost_if_the_answer_to_its_write_is_lost() -> None:
 
 
 async def test_a_write_that_did_not_reach_the_server_is_retried_with_the_same_range() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.server.fail(NoAnswer("timed out"), verb="patch", plural="ipallocations")
     outcome = await lab.run_pool_pass()
     assert outcome == Again(1.0)
@@ -263,7 +263,7 @@ async def test_a_write_that_did_not_reach_the_server_is_retried_with_the_same_ra
 
 
 async def test_the_next_pass_writes_promises_if_the_answer_to_their_write_was_lost() -> None:
-    lab = _lab(make.allocation("a"))
+    lab = _make_lab(make.allocation("a"))
     lab.server.lose_answers(verb="patch", plural="networkpools")
     with pytest.raises(NoAnswer):
         await lab.run_pool_pass()
@@ -273,7 +273,7 @@ async def test_the_next_pass_writes_promises_if_the_answer_to_their_write_was_lo
 
 async def test_a_promise_of_another_replica_is_written_if_it_stays_open_for_two_seconds() -> None:
     waiting = make.allocation("a")
-    lab = _lab(waiting)
+    lab = _make_lab(waiting)
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(waiting, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
@@ -291,7 +291,7 @@ async def test_a_promise_of_another_replica_is_written_if_it_stays_open_for_two_
 
 async def test_a_pass_that_serves_others_returns_in_time_for_another_replicas_promise() -> None:
     foreign = make.allocation("a")
-    lab = _lab(foreign, *(make.allocation(f"b{n}") for n in range(3)))
+    lab = _make_lab(foreign, *(make.allocation(f"b{n}") for n in range(3)))
     version = lab.server.see("ipallocations", "a")["metadata"]["resourceVersion"]
     entry = make.promise(foreign, "10.40.0.64", "10.40.0.71", version=version)
     stored = lab.server.see("networkpools", "lab")
@@ -302,7 +302,7 @@ async def test_a_pass_that_serves_others_returns_in_time_for_another_replicas_pr
 
 
 async def test_a_rejected_write_is_reported_and_does_not_stop_the_other_writes() -> None:
-    lab = _lab(make.allocation("bad", age=5), make.allocation("good"))
+    lab = _make_lab(make.allocation("bad", age=5), make.allocation("good"))
     lab.server.fail(
         Invalid(422, "Invalid", "status is odd"),
         times=1000,
@@ -320,7 +320,7 @@ async def test_a_rejected_write_is_reported_and_does_not_stop_the_other_writes()
 
 
 async def test_a_rejected_write_is_retried_once_a_minute() -> None:
-    lab = _lab(make.allocation("bad"))
+    lab = _make_lab(make.allocation("bad"))
     lab.server.fail(
         Invalid(422, "Invalid", "status is odd"), times=1000, verb="patch", plural="ipallocations"
     )
@@ -362,7 +362,7 @@ async def test_a_pass_over_a_full_journal_waits_until_another_replicas_promises_
 
 
 async def test_an_invalid_pool_reports_the_fault_and_allocates_once_it_is_corrected() -> None:
-    lab = _lab(make.allocation("a"), pool=make.pool(reserved=["10.41.0.0/28"]))
+    lab = _make_lab(make.allocation("a"), pool=make.pool(reserved=["10.41.0.0/28"]))
     assert await lab.run_pool_pass() == Blocked("ValidationFailed")
     ready = lab.find_condition("networkpools", "lab", "Ready")
     assert (ready["status"], ready["reason"]) == ("False", "ValidationFailed")

@@ -23,7 +23,7 @@ WITHOUT_POOL = {"poolRef": 5, "count": "many"}
 """An invalid spec whose pool cannot be read either."""
 
 
-def _platform() -> Platform:
+def _make_platform() -> Platform:
     """Return a platform with the pools `lab` and `other`, and `far` in another namespace."""
     platform = Platform()
     platform.server.add("networkpools", make.pool())
@@ -57,7 +57,7 @@ async def _probe_pools(platform: Platform) -> dict[str, bool]:
 async def test_an_unreadable_allocation_blocks_the_pools_that_may_be_its_own(
     spec: Any, expected: dict[str, bool], is_in_list: bool
 ) -> None:
-    platform = _platform()
+    platform = _make_platform()
     if is_in_list:
         platform.server.add("ipallocations", _make_unreadable(spec))
     async with platform.running():
@@ -70,7 +70,7 @@ async def test_an_unreadable_allocation_blocks_the_pools_that_may_be_its_own(
 
 
 async def test_a_pool_allocates_again_once_its_unreadable_allocation_is_deleted() -> None:
-    platform = _platform()
+    platform = _make_platform()
     platform.server.add("ipallocations", _make_unreadable(NAMES_LAB))
     async with platform.running():
         assert not (await _probe_pools(platform))["lab"]
@@ -98,7 +98,7 @@ def test_an_unreadable_allocation_without_namespace_concerns_every_pool() -> Non
 async def test_a_deleted_unreadable_allocation_keeps_its_finalizer_and_its_pool_reports_it() -> (
     None
 ):
-    platform = _platform()
+    platform = _make_platform()
     unreadable = _make_unreadable(NAMES_LAB)
     unreadable["metadata"] |= {
         "finalizers": [names.FINALIZER_ALLOCATION],

@@ -39,7 +39,7 @@ def _start_waiting_passes(lab: Lab, kinds: str) -> NetworkPoolPasses:
     return lab.make_pool_reconciler(observed=UnknownHolders(f"{kinds} are not known"))
 
 
-def _lab() -> Lab:
+def _make_lab() -> Lab:
     """Return a lab with a pool and a waiting allocation."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
@@ -64,7 +64,7 @@ async def _run_passes(lab: Lab, *replicas: NetworkPoolPasses) -> None:
 
 
 async def test_a_pool_that_waits_for_another_kind_than_before_reports_the_new_one() -> None:
-    lab, holders = _lab(), UnknownHolders("claims are not known")
+    lab, holders = _make_lab(), UnknownHolders("claims are not known")
     replica = lab.make_pool_reconciler(observed=holders)
     await _run_passes(lab, replica)
     assert _read_message(lab).endswith("claims are not known")
@@ -74,14 +74,14 @@ async def test_a_pool_that_waits_for_another_kind_than_before_reports_the_new_on
 
 
 async def test_a_report_from_before_a_restart_is_replaced() -> None:
-    lab = _lab()
+    lab = _make_lab()
     await _run_passes(lab, _start_waiting_passes(lab, "claims"))
     await _run_passes(lab, _start_waiting_passes(lab, "IPAMAllocations"))
     assert _read_message(lab).endswith("IPAMAllocations are not known")
 
 
 async def test_two_replicas_that_wait_for_different_kinds_do_not_overwrite_each_other() -> None:
-    lab = _lab()
+    lab = _make_lab()
     first = _start_waiting_passes(lab, "claims")
     second = _start_waiting_passes(lab, "IPAMAllocations")
     await _run_passes(lab, first, second)
@@ -94,7 +94,7 @@ async def test_two_replicas_that_wait_for_different_kinds_do_not_overwrite_each_
 
 
 async def test_a_replica_that_restarts_does_not_overwrite_the_report_of_another() -> None:
-    lab = _lab()
+    lab = _make_lab()
     await _run_passes(lab, _start_waiting_passes(lab, "claims"))
     second = _start_waiting_passes(lab, "IPAMAllocations")
     await _run_passes(lab, second)
@@ -109,7 +109,7 @@ async def test_a_replica_that_restarts_does_not_overwrite_the_report_of_another(
 
 
 async def test_a_pool_that_waits_for_long_for_the_list_of_another_pool_is_logged() -> None:
-    lab, holders = _lab(), UnknownHolders("")
+    lab, holders = _make_lab(), UnknownHolders("")
     holders.behind = ListUnderWay()
     with capture_logs() as lines:
         await _run_passes(lab, lab.make_pool_reconciler(observed=holders))

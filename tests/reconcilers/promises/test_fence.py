@@ -16,7 +16,7 @@ from tests.reconcilers.lab import Lab
 DENIED = 'admission webhook "policy.example.com" denied the request'
 
 
-def _lab(*names: str) -> Lab:
+def _make_lab(*names: str) -> Lab:
     """Return a lab with allocations of these names."""
     lab = Lab()
     for name in names:
@@ -61,7 +61,7 @@ def _make_fence(
 
 
 async def test_each_request_that_may_have_a_promise_gets_another_version() -> None:
-    lab = _lab("a", "held")
+    lab = _make_lab("a", "held")
     before = _read_revision(lab, "a"), _read_revision(lab, "held")
     current = await _make_fence(lab).void_earlier(await _list_allocations(lab))
     assert (_read_revision(lab, "a") > before[0], _read_revision(lab, "held")) == (True, before[1])
@@ -70,7 +70,7 @@ async def test_each_request_that_may_have_a_promise_gets_another_version() -> No
 
 
 async def test_a_request_that_was_edited_meanwhile_is_read_again() -> None:
-    lab = _lab("a", "b")
+    lab = _make_lab("a", "b")
     listed = await _list_allocations(lab)
     lab.server.edit("ipallocations", "b", {"status": {"startAddress": "10.40.0.0"}})
     current = await _make_fence(lab).void_earlier(listed)
@@ -81,7 +81,7 @@ async def test_a_request_that_was_edited_meanwhile_is_read_again() -> None:
 
 
 async def test_a_deleted_request_is_left_out() -> None:
-    lab = _lab("a", "b")
+    lab = _make_lab("a", "b")
     listed = await _list_allocations(lab)
     lab.server.vanish("ipallocations", "b")
     current = await _make_fence(lab).void_earlier(listed)
@@ -98,7 +98,7 @@ async def test_a_deleted_request_is_left_out() -> None:
     ids=["denied as a conflict", "a conflict of the same version", "forbidden"],
 )
 async def test_a_refused_write_raises_an_error_that_is_no_conflict(error: ControllerError) -> None:
-    lab = _lab("a", "b")
+    lab = _make_lab("a", "b")
     with pytest.raises(ControllerError) as raised:
         await _make_fence(lab, error, refused="b").void_earlier(await _list_allocations(lab))
     assert not isinstance(raised.value, Conflict), "a pass repeats at once after a conflict"

@@ -15,7 +15,7 @@ COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock")
 CREDENTIALS = {"credentialsRef": {"name": "creds"}}
 
 
-def _lab(provider: Any, *pools: Any) -> Lab:
+def _make_lab(provider: Any, *pools: Any) -> Lab:
     lab = Lab()
     for pool in pools:
         lab.server.add("networkpools", pool)
@@ -23,12 +23,12 @@ def _lab(provider: Any, *pools: Any) -> Lab:
     return lab
 
 
-def _pool(name: str = "lab", available: int = 100, **spec: Any) -> Any:
+def _make_pool(name: str = "lab", available: int = 100, **spec: Any) -> Any:
     status = {"availableIPs": available, "observedGeneration": 1}
     return make.pool(name, status=status, **spec)
 
 
-def _secret(lab: Lab, *keys: str, namespace: str = make.NAMESPACE) -> None:
+def _make_secret(lab: Lab, *keys: str, namespace: str = make.NAMESPACE) -> None:
     meta = {"name": "creds", "namespace": namespace}
     lab.server.add("secrets", {"metadata": meta, "data": dict.fromkeys(keys, "eA==")})
 
@@ -41,8 +41,8 @@ def _read_condition(lab: Lab, kind: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize("kind", sorted(REQUIRED_KEYS))
 async def test_credentials_are_valid_with_all_keys_of_their_provider(kind: str) -> None:
     spec: Json = {"provider": kind, "network": {"mode": "cloud"}}
-    lab = _lab(make.provider(spec=spec | (CREDENTIALS if REQUIRED_KEYS[kind] else {})))
-    _secret(lab, *REQUIRED_KEYS[kind])
+    lab = _make_lab(make.provider(spec=spec | (CREDENTIALS if REQUIRED_KEYS[kind] else {})))
+    _make_secret(lab, *REQUIRED_KEYS[kind])
     assert await lab.run_provider_pass() == Again(300.0)
     assert _read_condition(lab, "CredentialsValid") == ("True", "Ready", "credentials validated")
     status = lab.read_status("providerconfigs", "default")
@@ -62,8 +62,10 @@ async def test_credentials_are_valid_with_all_keys_of_their_provider(kind: str) 
     ],
 )
 async def test_missing_keys_are_named(kind: str, missing: str) -> None:
-    lab = _lab(make.provider(spec={"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS))
-    _secret(lab, "other")
+    lab = _make_lab(
+        make.provider(spec={"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS)
+    )
+    _make_secret(lab, "other")
     assert await lab.run_provider_pass() == Again(30.0)
     message = f"secret missing required keys: [{missing}]"
     assert _read_condition(lab, "CredentialsValid") == ("False", "CredentialsInvalid", message)
@@ -74,12 +76,12 @@ async def test_missing_keys_are_named(kind: str, missing: str) -> None:
 async def test_a_missing_secret_is_reported_and_found_when_it_is_created() -> None:
     spec = {"provider": "aws", "network": {"mode": "cloud"}}
     spec |= {"credentialsRef": {"name": "creds", "namespace": "vault"}}
-    lab = _lab(make.provider(spec=spec))
+    lab = _make_lab(make.provider(spec=spec))
     await lab.run_provider_pass()
     assert (
         _read_condition(lab, "CredentialsValid")[2] == "credentials secret vault/creds not found"
     )
-    _secret(lab, "accessKeyID", "secretAccessKey", namespace="vault")
+    _make_secret(lab, "accessKeyID", "secretAccessKey", namespace="vault")
     await lab.clock.advance(30)
     await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[0] == "True"
@@ -88,7 +90,7 @@ async def test_a_missing_secret_is_reported_and_found_when_it_is_created() -> No
 
 async def test_a_secret_that_may_not_be_read_is_reported_and_stops_nothing_else() -> None:
     provider = make.provider("lab", spec={"provider": "aws"} | CREDENTIALS | _ipam("lab"))
-    lab = _lab(provider, _pool())
+    lab = _make_lab(provider, _make_pool())
     lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets")
     await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[2].startswith(
@@ -104,8 +106,8 @@ def _ipam(*pools: str, **network: Any) -> Json:
 
 async def test_times_move_only_with_a_result_and_rest_costs_one_look_per_resync() -> None:
     spec = {"provider": "aws"} | CREDENTIALS | _ipam("lab")
-    lab = _lab(make.provider(spec=spec), _pool())
-    _secret(lab, "accessKeyID", "secretAccessKey")
+    lab = _make_lab(make.provider(spec=spec), _make_pool())
+    _make_secret(lab, "accessKeyID", "secretAccessKey")
     await lab.run_provider_pass()
     lab.server.requests.clear()
     for _ in range(10):
@@ -130,8 +132,8 @@ async def test_times_move_only_with_a_result_and_rest_costs_one_look_per_resync(
 async def test_capacity_is_estimated_from_the_pools_own_defaults(
     balancer: Json, defaults: Json | None, available: int, tenants: int
 ) -> None:
-    pool = _pool(available=available, tenant={"defaults": defaults} if defaults else None)
-    lab = _lab(make.provider("lab", load_balancer=balancer), pool)
+    pool = _make_pool(available=available, tenant={"defaults": defaults} if defaults else None)
+    lab = _make_lab(make.provider("lab", load_balancer=balancer), pool)
     await lab.run_provider_pass()
     assert lab.read_status("providerconfigs", "default")["capacity"] == {
         "availableIPs": available,
@@ -143,20 +145,20 @@ async def test_capacity_is_estimated_from_the_pools_own_defaults(
 
 async def test_tenants_are_estimated_as_the_quota_cuts_them() -> None:
     quota = {"maxNodeIPs": 3, "maxLoadBalancerIPs": 2}
-    lab = _lab(make.provider("lab", quota=quota), _pool(available=100))
+    lab = _make_lab(make.provider("lab", quota=quota), _make_pool(available=100))
     await lab.run_provider_pass()
     assert lab.read_status("providerconfigs", "default")["capacity"]["estimatedTenants"] == 20
 
 
 async def test_tenants_are_estimated_pool_by_pool_since_none_spans_two() -> None:
-    lab = _lab(make.provider("one", "two"), _pool("one", 20), _pool("two", 20))
+    lab = _make_lab(make.provider("one", "two"), _make_pool("one", 20), _make_pool("two", 20))
     await lab.run_provider_pass()
     capacity = lab.read_status("providerconfigs", "default")["capacity"]
     assert capacity == {"availableIPs": 40, "estimatedTenants": 2}, "and not 40 // 13 = 3"
 
 
 async def test_exhausted_pools_are_reported_with_one_event() -> None:
-    lab = _lab(make.provider("lab"), _pool(available=0))
+    lab = _make_lab(make.provider("lab"), _make_pool(available=0))
     for _ in range(2):
         await lab.run_provider_pass()
     message = "all configured pools are exhausted"
@@ -165,14 +167,14 @@ async def test_exhausted_pools_are_reported_with_one_event() -> None:
 
 
 async def test_ipam_without_pools_is_reported() -> None:
-    lab = _lab(make.provider())
+    lab = _make_lab(make.provider())
     await lab.run_provider_pass()
     message = "network.mode is 'ipam' but no poolRefs configured"
     assert _read_condition(lab, "PoolAvailable") == ("False", "ValidationFailed", message)
 
 
 async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
-    lab = _lab(make.provider("lab"), _pool())
+    lab = _make_lab(make.provider("lab"), _make_pool())
     await lab.run_provider_pass()
     lab.server.edit("providerconfigs", "default", {"spec": {"network": {"mode": "cloud"}}})
     await lab.run_provider_pass()
@@ -181,8 +183,8 @@ async def test_leaving_ipam_mode_takes_condition_and_capacity_away() -> None:
 
 
 async def test_numbers_never_exceed_what_the_schema_takes() -> None:
-    pools = [_pool(f"p{n}", 2**31 - 1) for n in range(3)]
-    lab = _lab(make.provider("p0", "p1", "p2"), *pools)
+    pools = [_make_pool(f"p{n}", 2**31 - 1) for n in range(3)]
+    lab = _make_lab(make.provider("p0", "p1", "p2"), *pools)
     await lab.run_provider_pass()
     assert lab.read_status("providerconfigs", "default")["capacity"]["availableIPs"] == 2**31 - 1
 
@@ -195,7 +197,7 @@ def _two(name: str, four: int, six: int) -> Any:
 
 
 async def test_capacity_is_reported_for_each_family_where_pools_have_two() -> None:
-    lab = _lab(make.provider("one", "two"), _two("one", 20, 2**64), _pool("two", 20))
+    lab = _make_lab(make.provider("one", "two"), _two("one", 20, 2**64), _make_pool("two", 20))
     await lab.run_provider_pass()
     assert lab.read_status("providerconfigs", "default")["capacity"] == {
         "availableIPs": 40,
@@ -224,7 +226,7 @@ async def test_capacity_is_reported_for_each_family_where_pools_have_two() -> No
 
 
 async def test_pools_with_one_full_family_are_available_and_with_both_full_exhausted() -> None:
-    lab = _lab(make.provider("one"), _two("one", 0, 13))
+    lab = _make_lab(make.provider("one"), _two("one", 0, 13))
     await lab.run_provider_pass()
     assert _read_condition(lab, "PoolAvailable")[:2] == ("True", "PoolAvailable")
     lab.server.edit("networkpools", "one", {"status": {"secondary": {"availableIPs": 0}}})
@@ -233,7 +235,7 @@ async def test_pools_with_one_full_family_are_available_and_with_both_full_exhau
 
 
 async def test_team_scope_without_a_team_is_reported() -> None:
-    lab = _lab(make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}}))
+    lab = _make_lab(make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}}))
     await lab.run_provider_pass()
     assert _read_condition(lab, "Ready")[:2] == ("False", "ValidationFailed")
 
@@ -241,8 +243,8 @@ async def test_team_scope_without_a_team_is_reported() -> None:
 @pytest.mark.parametrize("kind", ["aws", "azure", "gcp"])
 async def test_a_cloud_without_its_settings_is_reported(kind: str) -> None:
     spec = {"provider": kind, "network": {"mode": "cloud"}} | CREDENTIALS
-    lab = _lab(make.provider(spec=spec))
-    _secret(lab, *REQUIRED_KEYS[kind])
+    lab = _make_lab(make.provider(spec=spec))
+    _make_secret(lab, *REQUIRED_KEYS[kind])
     await lab.run_provider_pass()
     status, reason, message = _read_condition(lab, "Ready")
     assert (status, reason) == ("False", "ValidationFailed")
@@ -252,8 +254,8 @@ async def test_a_cloud_without_its_settings_is_reported(kind: str) -> None:
 
 async def test_ipam_in_a_cloud_is_reported() -> None:
     spec = {"provider": "aws", "aws": {"region": "eu-1"}} | CREDENTIALS | _ipam("lab")
-    lab = _lab(make.provider(spec=spec), _pool())
-    _secret(lab, *REQUIRED_KEYS["aws"])
+    lab = _make_lab(make.provider(spec=spec), _make_pool())
+    _make_secret(lab, *REQUIRED_KEYS["aws"])
     await lab.run_provider_pass()
     assert _read_condition(lab, "Ready") == (
         "False",
@@ -264,7 +266,7 @@ async def test_ipam_in_a_cloud_is_reported() -> None:
 
 async def test_a_sound_provider_is_ready_and_a_mended_one_becomes_so() -> None:
     unsound = make.provider("lab", spec={"provider": "local", "scope": {"type": "team"}})
-    lab = _lab(unsound, _pool())
+    lab = _make_lab(unsound, _make_pool())
     await lab.run_provider_pass()
     assert _read_condition(lab, "Ready")[0] == "False"
     lab.server.edit("providerconfigs", "default", {"spec": {"scope": None}})
@@ -275,18 +277,20 @@ async def test_a_sound_provider_is_ready_and_a_mended_one_becomes_so() -> None:
 async def test_where_one_key_is_enough_the_reference_may_name_it() -> None:
     spec: Json = {"provider": "gcp", "gcp": {"projectID": "p", "region": "r"}}
     spec |= {"credentialsRef": {"name": "creds", "key": "sa.json"}, "network": {"mode": "cloud"}}
-    lab = _lab(make.provider(spec=spec))
-    _secret(lab, "serviceAccountKey")
+    lab = _make_lab(make.provider(spec=spec))
+    _make_secret(lab, "serviceAccountKey")
     await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[2] == "secret missing required keys: [sa.json]"
-    _secret(lab, "sa.json")
+    _make_secret(lab, "sa.json")
     await lab.clock.advance(30)
     await lab.run_provider_pass()
     assert _read_condition(lab, "CredentialsValid")[0] == "True"
 
 
 async def test_a_key_without_a_value_is_missing() -> None:
-    lab = _lab(make.provider(spec={"provider": "aws", "network": {"mode": "cloud"}} | CREDENTIALS))
+    lab = _make_lab(
+        make.provider(spec={"provider": "aws", "network": {"mode": "cloud"}} | CREDENTIALS)
+    )
     meta = {"name": "creds", "namespace": make.NAMESPACE}
     data = {"accessKeyID": "eA==", "secretAccessKey": ""}
     lab.server.add("secrets", {"metadata": meta, "data": data})
@@ -302,7 +306,9 @@ class TestTeams:
 
     def _of_a_team(self) -> Lab:
         scope = {"type": "team", "teamRef": {"name": "platform"}}
-        lab = _lab(make.provider("lab", spec={"provider": "local", "scope": scope}), _pool())
+        lab = _make_lab(
+            make.provider("lab", spec={"provider": "local", "scope": scope}), _make_pool()
+        )
         lab.server.served = (*lab.server.served, "teams")
         return lab
 
@@ -351,7 +357,7 @@ class TestTeams:
 
 
 async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:
-    lab = _lab(make.provider(finalizers=[]))
+    lab = _make_lab(make.provider(finalizers=[]))
     await lab.run_provider_pass()
     spec: Json = {"providerConfigRef": {"name": "default"}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
@@ -363,7 +369,7 @@ async def test_the_finalizer_holds_while_a_cluster_refers_to_it() -> None:
 
 
 async def test_a_reference_into_another_namespace_does_not_hold() -> None:
-    lab = _lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
+    lab = _make_lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
     spec: Json = {"providerConfigRef": {"name": "default", "namespace": "elsewhere"}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
     lab.server.delete("providerconfigs", "default")
@@ -371,7 +377,7 @@ async def test_a_reference_into_another_namespace_does_not_hold() -> None:
 
 
 async def test_only_a_live_list_lets_a_provider_go() -> None:
-    lab = _lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
+    lab = _make_lab(make.provider(finalizers=["butler.butlerlabs.dev/providerconfig"]))
     lab.hold_events("tenantclusters")
     spec: Json = {"providerConfigRef": {"name": "default"}}
     lab.server.add("tenantclusters", make.tenant(spec=spec))
@@ -380,7 +386,7 @@ async def test_only_a_live_list_lets_a_provider_go() -> None:
 
 
 async def test_pools_that_do_not_exist_are_named_and_not_called_exhausted() -> None:
-    lab = _lab(make.provider("one", "two"))
+    lab = _make_lab(make.provider("one", "two"))
     for _ in range(2):
         await lab.run_provider_pass()
     message = (
@@ -401,7 +407,7 @@ async def test_pools_that_do_not_exist_are_named_and_not_called_exhausted() -> N
 async def test_a_pool_that_does_not_exist_is_named_beside_those_that_do(
     available: int, status: str, reason: str, begin: str
 ) -> None:
-    lab = _lab(make.provider("lab", "gone"), _pool(available=available))
+    lab = _make_lab(make.provider("lab", "gone"), _make_pool(available=available))
     await lab.run_provider_pass()
     also = (
         "; ProviderConfig butler-system/default names NetworkPool butler-system/gone,"

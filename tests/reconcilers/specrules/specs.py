@@ -16,7 +16,7 @@ MALFORMED_CIDRS = ("10.0.0.0", "10.0.0.0/33", "300.0.0.0/26", "10.0.0.0-10.0.0.9
 MALFORMED_ADDRESSES = ("10.0.0", "300.0.0.1", "10.0.0.1/26", "fd00::g")
 
 
-def _cidrs(family: Family) -> st.SearchStrategy[str]:
+def _draw_cidrs(family: Family) -> st.SearchStrategy[str]:
     """Draw CIDRs of at most 64 addresses."""
     bits = 32 if family == 4 else 128
     return st.builds(
@@ -26,7 +26,7 @@ def _cidrs(family: Family) -> st.SearchStrategy[str]:
     )
 
 
-def _large_cidrs(family: Family) -> st.SearchStrategy[str]:
+def _draw_large_cidrs(family: Family) -> st.SearchStrategy[str]:
     """Draw CIDRs of 32 or 64 addresses that contain all other addresses."""
     bits = 32 if family == 4 else 128
     return st.sampled_from([f"{address(family, 0)}/{length}" for length in (bits - 5, bits - 6)])
@@ -39,13 +39,13 @@ def _with_malformed(
     return st.integers(0, 7).flatmap(lambda n: st.sampled_from(malformed) if n == 0 else usual)
 
 
-def _addresses(family: Family) -> st.SearchStrategy[str]:
+def _draw_addresses(family: Family) -> st.SearchStrategy[str]:
     """Draw addresses in or near the CIDRs, and a few malformed ones."""
     inside = st.integers(-2, 34).map(lambda offset: address(family, offset))
     return _with_malformed(inside, MALFORMED_ADDRESSES)
 
 
-def _ranges(family: Family) -> st.SearchStrategy[list[Json]]:
+def _draw_ranges(family: Family) -> st.SearchStrategy[list[Json]]:
     """Draw lists of ranges, half of them sorted and without overlaps."""
     valid = st.lists(st.integers(0, 31), min_size=2, max_size=6, unique=True).map(
         lambda ends: [
@@ -53,41 +53,43 @@ def _ranges(family: Family) -> st.SearchStrategy[list[Json]]:
             for first, last in zip(sorted(ends)[::2], sorted(ends)[1::2], strict=False)
         ]
     )
-    any_range = st.fixed_dictionaries({"start": _addresses(family), "end": _addresses(family)})
+    any_range = st.fixed_dictionaries(
+        {"start": _draw_addresses(family), "end": _draw_addresses(family)}
+    )
     return st.one_of(valid, st.lists(any_range, max_size=3))
 
 
-def _reserved_cidrs(family: Family) -> st.SearchStrategy[list[Json]]:
+def _draw_reserved_cidrs(family: Family) -> st.SearchStrategy[list[Json]]:
     """Draw lists of reserved CIDRs."""
-    cidrs = _with_malformed(_cidrs(family), MALFORMED_CIDRS)
+    cidrs = _with_malformed(_draw_cidrs(family), MALFORMED_CIDRS)
     return st.lists(st.builds(lambda cidr: {"cidr": cidr}, cidrs), max_size=2)
 
 
 def _block(family: Family, ends: bool) -> st.SearchStrategy[Json]:
     """Draw the fields of a pool for one family; with start and end if `ends` is set."""
-    optional: dict[str, st.SearchStrategy[Any]] = {"ranges": _ranges(family)}
+    optional: dict[str, st.SearchStrategy[Any]] = {"ranges": _draw_ranges(family)}
     if ends:
-        optional |= {"start": _addresses(family), "end": _addresses(family)}
+        optional |= {"start": _draw_addresses(family), "end": _draw_addresses(family)}
     return st.fixed_dictionaries(
         {
             "cidr": _with_malformed(
-                st.one_of(_large_cidrs(family), _cidrs(family)), MALFORMED_CIDRS
+                st.one_of(_draw_large_cidrs(family), _draw_cidrs(family)), MALFORMED_CIDRS
             )
         },
         optional={
-            "reserved": _reserved_cidrs(family),
+            "reserved": _draw_reserved_cidrs(family),
             "tenantAllocation": st.fixed_dictionaries({}, optional=optional),
         },
     )
 
 
-def _pool_specs(family: Family, other: Family) -> st.SearchStrategy[Json]:
+def _draw_pool_specs(family: Family, other: Family) -> st.SearchStrategy[Json]:
     """Draw specs of NetworkPools with these families of the first and the second block."""
     more = st.fixed_dictionaries(
         {},
         optional={
             "secondary": _block(other, ends=False),
-            "gateway": FAMILIES.flatmap(_addresses),
+            "gateway": FAMILIES.flatmap(_draw_addresses),
             "excludeNetworkAndBroadcast": st.booleans(),
         },
     )
@@ -95,13 +97,13 @@ def _pool_specs(family: Family, other: Family) -> st.SearchStrategy[Json]:
 
 
 POOL_SPECS = st.builds(lambda *pair: pair, FAMILIES, FAMILIES).flatmap(
-    lambda pair: _pool_specs(*pair)
+    lambda pair: _draw_pool_specs(*pair)
 )
 """Specs of NetworkPools. Some have two blocks of one family."""
 
 PINS = FAMILIES.flatmap(
     lambda family: st.fixed_dictionaries(
-        {"startAddress": _addresses(family), "endAddress": _addresses(family)}
+        {"startAddress": _draw_addresses(family), "endAddress": _draw_addresses(family)}
     )
 )
 FAMILY_FIELDS: dict[str, st.SearchStrategy[Any]] = {
@@ -129,7 +131,7 @@ _NETWORKING = st.fixed_dictionaries(
     optional={
         "loadBalancerPool": FAMILIES.flatmap(
             lambda family: st.fixed_dictionaries(
-                {"start": _addresses(family), "end": FAMILIES.flatmap(_addresses)}
+                {"start": _draw_addresses(family), "end": FAMILIES.flatmap(_draw_addresses)}
             )
         ),
         **FAMILY_FIELDS,
@@ -152,7 +154,7 @@ _IDENTIFIERS = {
 }
 
 
-def _provider_specs(provider: str) -> st.SearchStrategy[Json]:
+def _draw_provider_specs(provider: str) -> st.SearchStrategy[Json]:
     """Draw specs that set no other cloud's block: only the CRD looks at these."""
     blocks = {}
     if provider in CLOUDS:
@@ -179,5 +181,5 @@ def _provider_specs(provider: str) -> st.SearchStrategy[Json]:
     )
 
 
-PROVIDER_SPECS = st.sampled_from(PROVIDERS).flatmap(_provider_specs)
+PROVIDER_SPECS = st.sampled_from(PROVIDERS).flatmap(_draw_provider_specs)
 """Specs of ProviderConfigs."""

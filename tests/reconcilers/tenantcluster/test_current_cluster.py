@@ -24,7 +24,7 @@ def _make_current_cluster(lab: Lab) -> CurrentCluster:
     return CurrentCluster(lab.client, lab.caches["tenantclusters"], tenant)
 
 
-def _lab() -> Lab:
+def _make_lab() -> Lab:
     """Return a lab with TenantCluster team/a."""
     lab = Lab()
     lab.server.add("tenantclusters", make.tenant())
@@ -32,7 +32,7 @@ def _lab() -> Lab:
 
 
 async def test_the_pass_sees_its_own_writes_although_the_cache_lags() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.hold_events("tenantclusters")
     current = _make_current_cluster(lab)
     await current.annotate({"one": "1"})
@@ -43,7 +43,7 @@ async def test_the_pass_sees_its_own_writes_although_the_cache_lags() -> None:
 
 
 async def test_a_write_of_another_controller_that_the_cache_shows_does_not_end_the_pass() -> None:
-    lab = _lab()
+    lab = _make_lab()
     current = _make_current_cluster(lab)
     note = {"metadata": {"annotations": {"theirs": "1"}}}
     lab.server.edit("tenantclusters", "a", note, namespace="team")
@@ -53,7 +53,7 @@ async def test_a_write_of_another_controller_that_the_cache_shows_does_not_end_t
 
 
 async def test_a_write_of_another_controller_that_the_cache_lacks_ends_the_pass() -> None:
-    lab = _lab()
+    lab = _make_lab()
     lab.hold_events("tenantclusters")
     current = _make_current_cluster(lab)
     note = {"metadata": {"annotations": {"theirs": "1"}}}
@@ -64,7 +64,7 @@ async def test_a_write_of_another_controller_that_the_cache_lacks_ends_the_pass(
 
 
 async def test_a_cluster_that_was_recreated_meanwhile_is_not_written() -> None:
-    lab = _lab()
+    lab = _make_lab()
     current = _make_current_cluster(lab)
     lab.server.vanish("tenantclusters", "a", namespace="team")
     lab.server.add("tenantclusters", make.tenant(uid="another"))
@@ -75,7 +75,7 @@ async def test_a_cluster_that_was_recreated_meanwhile_is_not_written() -> None:
 
 
 async def test_a_status_is_only_written_over_the_version_that_it_was_computed_from() -> None:
-    lab = _lab()
+    lab = _make_lab()
     current = _make_current_cluster(lab)
     before = current.tenant
     await current.patch_status(before, {"phase": "Ready"})

@@ -33,7 +33,7 @@ def address(family: Family, offset: int) -> str:
     return (str(written), written.exploded.upper(), str(written).upper())[offset % 3]
 
 
-def _cidrs(family: Family) -> st.SearchStrategy[str]:
+def _draw_cidrs(family: Family) -> st.SearchStrategy[str]:
     """Draw CIDRs of at most 64 addresses in the pools."""
     bits = 32 if family == 4 else 128
     return st.builds(
@@ -43,7 +43,7 @@ def _cidrs(family: Family) -> st.SearchStrategy[str]:
     )
 
 
-def _spans(family: Family) -> st.SearchStrategy[list[tuple[str, str]]]:
+def _draw_spans(family: Family) -> st.SearchStrategy[list[tuple[str, str]]]:
     """Draw the ranges of a pool, half of them valid."""
     valid = st.lists(st.integers(0, 31), min_size=2, max_size=6, unique=True).map(
         lambda ends: [
@@ -66,7 +66,7 @@ def _make_tenant_allocation(
     return {"start": spans[0][0], "end": spans[0][1]}
 
 
-def _pools(family: Family) -> st.SearchStrategy[NetworkPool]:
+def _draw_pools(family: Family) -> st.SearchStrategy[NetworkPool]:
     """Draw pools of a family."""
     large = [
         f"{address(family, 0)}/{length}" for length in ((27, 26) if family == 4 else (123, 122))
@@ -75,14 +75,14 @@ def _pools(family: Family) -> st.SearchStrategy[NetworkPool]:
         lambda cidr, reserved, spans, in_ranges: make.pool(
             cidr=cidr, reserved=reserved, tenant=_make_tenant_allocation(spans, in_ranges)
         ),
-        st.one_of(*map(st.just, large), _cidrs(family)),
-        st.lists(_cidrs(family), max_size=2),
-        _spans(family),
+        st.one_of(*map(st.just, large), _draw_cidrs(family)),
+        st.lists(_draw_cidrs(family), max_size=2),
+        _draw_spans(family),
         st.booleans(),
     )
 
 
-POOLS = st.sampled_from(list(BASES)).flatmap(_pools)
+POOLS = st.sampled_from(list(BASES)).flatmap(_draw_pools)
 HELD_RANGES = st.lists(
     st.tuples(st.integers(0, 31), st.integers(0, 4), st.booleans()), min_size=1, max_size=4
 )

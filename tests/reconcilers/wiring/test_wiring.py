@@ -17,7 +17,7 @@ NODES = ("ipallocations", "team-a-nodes")
 BALANCER = ("ipallocations", "team-a-lb")
 
 
-def _platform(*pools: Any) -> Platform:
+def _make_platform(*pools: Any) -> Platform:
     platform = Platform()
     for pool in pools or (make.pool(finalizers=[], memory=None),):
         platform.server.add("networkpools", pool)
@@ -30,7 +30,7 @@ def _names(platform: Platform) -> list[str]:
 
 
 async def test_a_tenant_is_ready_within_a_second_of_its_creation() -> None:
-    platform = _platform()
+    platform = _make_platform()
     platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant(finalizers=[]))
@@ -40,7 +40,7 @@ async def test_a_tenant_is_ready_within_a_second_of_its_creation() -> None:
 
 
 async def test_an_allocation_served_at_once_never_shows_pending() -> None:
-    platform = _platform()
+    platform = _make_platform()
     async with platform.running():
         for number in range(50):
             platform.server.add("ipallocations", make.allocation(f"a{number}", size=1))
@@ -54,7 +54,7 @@ async def test_an_allocation_served_at_once_never_shows_pending() -> None:
 
 
 async def test_at_the_start_no_pass_is_made_over_allocations_that_need_nothing() -> None:
-    platform = _platform(make.pool())
+    platform = _make_platform(make.pool())
     ends = [f"10.40.0.{number}" for number in range(20)]
     for end in ends[:18]:
         allocation = make.allocation(f"held-{end}", tenant="x/y", held_range=(end, end))
@@ -85,7 +85,7 @@ async def test_at_the_start_no_pass_is_made_over_allocations_that_need_nothing()
 
 
 async def test_at_rest_the_management_cluster_gets_no_requests() -> None:
-    platform = _platform()
+    platform = _make_platform()
     tenant = platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -102,7 +102,7 @@ async def test_at_rest_the_management_cluster_gets_no_requests() -> None:
 
 
 async def test_a_deleted_tenant_gives_everything_back() -> None:
-    platform = _platform()
+    platform = _make_platform()
     tenant = platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -118,7 +118,7 @@ async def test_a_deleted_tenant_gives_everything_back() -> None:
 
 
 async def test_freed_space_wakes_a_failed_request_at_once() -> None:
-    platform = _platform(make.pool(cidr="10.40.0.0/29"))
+    platform = _make_platform(make.pool(cidr="10.40.0.0/29"))
     async with platform.running():
         platform.server.add("ipallocations", make.allocation("first", tenant="x/y"))
         await platform.clock.advance(1.0)
@@ -142,7 +142,7 @@ async def test_a_pool_that_appears_wakes_those_who_wait_for_it() -> None:
 
 
 async def test_a_pool_with_more_room_enqueues_clusters_that_wait() -> None:
-    platform = _platform(make.pool(cidr="10.40.0.0/30"))
+    platform = _make_platform(make.pool(cidr="10.40.0.0/30"))
     platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -154,7 +154,7 @@ async def test_a_pool_with_more_room_enqueues_clusters_that_wait() -> None:
 
 
 async def test_a_ready_cluster_that_lost_its_addresses_gets_others_when_there_is_room() -> None:
-    platform = _platform(make.pool(cidr="10.40.0.0/28"))
+    platform = _make_platform(make.pool(cidr="10.40.0.0/28"))
     platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -184,7 +184,7 @@ async def test_a_provider_that_appears_wakes_its_clusters() -> None:
 
 
 async def test_capacity_in_a_providers_status_follows_its_pools() -> None:
-    platform = _platform()
+    platform = _make_platform()
     async with platform.running():
         platform.server.add("ipallocations", make.allocation("a", size=56))
         await platform.clock.advance(1.0)
@@ -193,7 +193,7 @@ async def test_capacity_in_a_providers_status_follows_its_pools() -> None:
 
 
 async def test_ranges_of_one_tenant_enqueue_no_other_tenant() -> None:
-    platform = _platform()
+    platform = _make_platform()
     tenant = platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -206,7 +206,7 @@ async def test_ranges_of_one_tenant_enqueue_no_other_tenant() -> None:
 
 
 async def test_one_unreachable_tenant_costs_the_others_nothing() -> None:
-    platform = _platform()
+    platform = _make_platform()
     platform.tenant("a").fail(NoAnswer("timed out"), times=10_000)
     platform.tenant("b")
     async with platform.running():
@@ -218,7 +218,7 @@ async def test_one_unreachable_tenant_costs_the_others_nothing() -> None:
 
 
 async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
-    platform = _platform()
+    platform = _make_platform()
     tenant = platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -245,7 +245,7 @@ async def test_a_service_that_keeps_its_address_causes_no_hot_loop() -> None:
 
 @pytest.mark.slow
 async def test_two_managers_that_both_lead_never_overlap() -> None:
-    platform = _platform()
+    platform = _make_platform()
     async with platform.running(), platform.running():
         for number in range(100):
             platform.server.add("ipallocations", make.allocation(f"a{number:03}", size=2))
@@ -294,7 +294,7 @@ async def test_a_namespace_with_many_clusters_delays_another_by_no_more_than_its
 
 
 async def test_an_allocation_in_another_namespace_than_its_pool_finds_none() -> None:
-    platform = _platform()
+    platform = _make_platform()
     async with platform.running():
         platform.server.add("ipallocations", make.allocation("a", namespace="elsewhere"))
         await platform.clock.advance(1.0)
@@ -302,7 +302,7 @@ async def test_an_allocation_in_another_namespace_than_its_pool_finds_none() -> 
 
 
 async def test_the_names_in_the_tenant_are_metallbs() -> None:
-    platform = _platform()
+    platform = _make_platform()
     tenant = platform.tenant("a")
     async with platform.running():
         platform.server.add("tenantclusters", make.tenant())
@@ -312,7 +312,7 @@ async def test_the_names_in_the_tenant_are_metallbs() -> None:
 
 
 async def test_freed_space_goes_to_those_who_wait_longest_at_once() -> None:
-    platform = _platform(make.pool(cidr="10.40.0.0/28"))
+    platform = _make_platform(make.pool(cidr="10.40.0.0/28"))
     async with platform.running():
         allocation = make.allocation(
             "holder", tenant="x/y", held_range=("10.40.0.0", "10.40.0.15")
@@ -330,7 +330,7 @@ async def test_freed_space_goes_to_those_who_wait_longest_at_once() -> None:
 
 
 async def test_added_space_goes_to_those_who_wait_longest_at_once() -> None:
-    platform = _platform(make.pool(cidr="10.40.0.0/29"))
+    platform = _make_platform(make.pool(cidr="10.40.0.0/29"))
     async with platform.running():
         for name, age in (("third", 1), ("first", 3), ("second", 2)):
             waiting = make.allocation(name, tenant="x/y", size=16, age=age)

@@ -67,7 +67,7 @@ class FreezingTransport(Transport):
         await self.tenant.aclose()
 
 
-def _lab(*held_ranges: tuple[str, str]) -> tuple[Lab, Server]:
+def _make_lab(*held_ranges: tuple[str, str]) -> tuple[Lab, Server]:
     """Return a lab with TenantCluster team/a and an allocation of each range, and its tenant."""
     lab = Lab()
     lab.server.add("networkpools", make.pool())
@@ -103,7 +103,7 @@ async def _release(replica: Replica, lab: Lab, name: str) -> None:
 async def test_a_leader_that_freezes_while_it_creates_the_pool_brings_no_range_back(
     write: int, held_ranges: tuple[tuple[str, str], ...]
 ) -> None:
-    lab, tenant = _lab(*held_ranges)
+    lab, tenant = _make_lab(*held_ranges)
     transports: list[Transport] = [FreezingTransport(tenant, write), tenant]
     frozen = transports[0]
     assert isinstance(frozen, FreezingTransport)
@@ -124,7 +124,7 @@ async def test_a_leader_that_freezes_while_it_creates_the_pool_brings_no_range_b
 async def test_a_pool_is_created_with_an_address_that_no_service_gets_and_filled_afterwards() -> (
     None
 ):
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     await lab.run_cluster_pass()
     first, second = [h.object for h in tenant.history if h.plural == "ipaddresspools"][:2]
     assert first["spec"] == {"addresses": ["192.0.2.0-192.0.2.0"], "autoAssign": False}
@@ -132,7 +132,7 @@ async def test_a_pool_is_created_with_an_address_that_no_service_gets_and_filled
 
 
 async def test_a_pool_whose_creation_was_not_answered_is_filled_by_a_later_pass() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.lose_answers(verb="post", plural="ipaddresspools")
     await lab.run_cluster_pass()
     assert list_pool_entries(tenant) == ["192.0.2.0-192.0.2.0"]
@@ -144,7 +144,7 @@ async def test_a_pool_whose_creation_was_not_answered_is_filled_by_a_later_pass(
 
 
 async def test_a_pool_of_others_gets_a_new_version_before_the_cluster_is_released() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     begun = {"annotations": {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}}
     lab.server.edit("tenantclusters", "a", {"metadata": begun}, namespace="team")
     theirs = {"metadata": {"name": "default-pool", "namespace": METALLB}}
@@ -167,7 +167,7 @@ def _restore_pool(tenant: Server, basis: str = "999999") -> None:
 
 
 async def test_a_pool_of_a_lost_history_is_overwritten_after_a_list_confirms_the_loss() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     await lab.run_cluster_pass()
     _restore_pool(tenant)
     for _ in range(5):
@@ -181,7 +181,7 @@ async def test_a_pool_of_a_lost_history_is_overwritten_after_a_list_confirms_the
 
 
 async def test_a_replica_that_lags_does_not_overwrite_a_newer_pool() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     await lab.run_cluster_pass()
     lab.hold_events("ipallocations")
     lab.server.add("ipallocations", make.allocation("team-a-lb-1", held_range=SECOND_RANGE))

@@ -244,7 +244,7 @@ class TestPoolsThatMetalLBCannotUse:
         describe_unusable({"a": build_address_pool(*["10.0.0.1/32"] * 1_000_000)})
 
 
-async def _lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
+async def _make_lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:
     """Return a lab with an allocation, and the tenant, whose pool lacks its range."""
     lab = Lab(Settings(**settings))
     lab.server.add("tenantclusters", make.tenant(annotations=PROJECTION_BEGUN))
@@ -280,7 +280,7 @@ async def _check_release(lab: Lab) -> Released | InUse:
 
 
 async def test_a_release_waits_without_limit_for_a_metallb_that_counts_addresses() -> None:
-    lab, tenant = await _lab(COUNTING)
+    lab, tenant = await _make_lab(COUNTING)
     for _ in range(3):
         answer = await _check_release(lab)
         assert isinstance(answer, InUse)
@@ -298,7 +298,7 @@ async def test_a_release_waits_without_limit_for_a_metallb_that_counts_addresses
 
 
 async def test_the_reason_names_pools_that_keep_metallb_from_reading() -> None:
-    lab, tenant = await _lab(COUNTING)
+    lab, tenant = await _make_lab(COUNTING)
     _add_pool(tenant, "theirs", "10.40.0.8/32")
     answer = await _check_release(lab)
     assert isinstance(answer, InUse)
@@ -306,7 +306,7 @@ async def test_the_reason_names_pools_that_keep_metallb_from_reading() -> None:
 
 
 async def test_the_reason_includes_the_error_that_metallb_reports() -> None:
-    lab, tenant = await _lab((*COUNTING, "configurationstates"))
+    lab, tenant = await _make_lab((*COUNTING, "configurationstates"))
     meta = {"name": "controller", "namespace": METALLB}
     status = {"result": "Invalid", "errorSummary": "community x is not valid"}
     tenant.add("configurationstates", {"metadata": meta, "status": status})
@@ -316,7 +316,7 @@ async def test_the_reason_includes_the_error_that_metallb_reports() -> None:
 
 
 async def test_the_reason_does_not_include_the_error_of_a_speaker() -> None:
-    lab, tenant = await _lab((*COUNTING, "configurationstates"))
+    lab, tenant = await _make_lab((*COUNTING, "configurationstates"))
     status = {"result": "Invalid", "errorSummary": "peer p has a wrong ASN"}
     meta = {"name": "speaker-node-1", "namespace": METALLB}
     tenant.add("configurationstates", {"metadata": meta, "status": status})
@@ -331,7 +331,7 @@ async def test_the_reason_does_not_include_the_error_of_a_speaker() -> None:
 
 
 async def test_a_release_waits_a_fixed_time_for_an_older_metallb() -> None:
-    lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
+    lab, tenant = await _make_lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     answer = await _check_release(lab)
     assert isinstance(answer, InUse)
     assert "giving MetalLB 30 s" in answer.why
@@ -345,7 +345,7 @@ async def test_a_release_waits_a_fixed_time_for_an_older_metallb() -> None:
 async def test_the_wait_for_an_older_metallb_starts_over_if_the_range_was_in_the_pool_again() -> (
     None
 ):
-    lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
+    lab, tenant = await _make_lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     await _check_release(lab)
     await lab.clock.advance(20)
     for entries in (["10.40.0.0-10.40.0.15"], ["10.40.0.8-10.40.0.15"]):
@@ -358,7 +358,7 @@ async def test_the_wait_for_an_older_metallb_starts_over_if_the_range_was_in_the
 
 
 async def test_the_wait_for_an_older_metallb_starts_once_its_pools_are_valid() -> None:
-    lab, tenant = await _lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
+    lab, tenant = await _make_lab(TENANT_KINDS, tenant=TenantSettings(metallb_wait=30))
     _add_pool(tenant, "theirs", "10.40.0.8/32")
     for _ in range(5):
         assert isinstance(await _check_release(lab), InUse)

@@ -15,7 +15,7 @@ REQUESTED_AT = "2025-12-31T23:58:20+00:00"
 """When the request of `_make_failed_request` was created: 100 seconds before EPOCH."""
 
 
-def _lab(*pools: Any) -> Lab:
+def _make_lab(*pools: Any) -> Lab:
     """Return a lab with these pools, a provider that lists them, and TenantCluster team/a."""
     lab = Lab()
     for pool in pools:
@@ -35,7 +35,7 @@ def _read_requested_pools(lab: Lab) -> dict[str, str]:
 
 
 async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_nodes() -> None:
-    lab = _lab(make.pool(cidr="10.40.0.0/29"))
+    lab = _make_lab(make.pool(cidr="10.40.0.0/29"))
     await lab.run_cluster_pass()
     assert _read_requested_pools(lab) == {}
     condition = lab.find_condition("tenantclusters", "a", kind="NetworkReady", namespace="team")
@@ -49,7 +49,7 @@ async def test_no_load_balancer_addresses_are_held_while_there_is_no_room_for_no
 
 
 async def test_two_clusters_do_not_wait_for_each_others_addresses() -> None:
-    lab = _lab(make.pool(cidr="10.40.0.0/28"))
+    lab = _make_lab(make.pool(cidr="10.40.0.0/28"))
     lab.server.add("tenantclusters", make.tenant("b"))
     lab.start_tenant_server("a")
     lab.start_tenant_server("b")
@@ -62,14 +62,14 @@ async def test_two_clusters_do_not_wait_for_each_others_addresses() -> None:
 
 
 async def test_balancer_and_node_addresses_may_come_from_different_pools() -> None:
-    lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/29"))
+    lab = _make_lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/29"))
     await lab.run_cluster_pass()
     assert _read_requested_pools(lab) == {"team-a-lb": "one", "team-a-nodes": "two"}
 
 
 async def _make_failed_request() -> Lab:
     """Return a lab where request team-a-lb has failed on full pool `one`; pool `two` has room."""
-    lab = _lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
+    lab = _make_lab(make.pool("one", "10.40.0.0/29"), make.pool("two", "10.41.0.0/24"))
     lab.server.add("ipallocations", make.allocation("taken", of="one", tenant="x/y", size=8))
     await lab.run_pool_pass("one")
     failed = make.allocation(
@@ -123,7 +123,7 @@ async def test_a_note_of_moving_requests_that_cannot_be_parsed_counts_as_absent(
 
 
 async def test_edited_labels_of_an_allocation_are_corrected_and_do_not_change_its_tenant() -> None:
-    lab = _lab(make.pool())
+    lab = _make_lab(make.pool())
     lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     wrong = {"metadata": {"labels": {names.LABEL_TENANT: "z", names.LABEL_POOL: None}}}
@@ -135,7 +135,7 @@ async def test_edited_labels_of_an_allocation_are_corrected_and_do_not_change_it
 
 
 async def test_tools_that_follow_kstatus_see_progress_and_its_end() -> None:
-    lab = _lab(make.pool())
+    lab = _make_lab(make.pool())
 
     def find_condition(kind: str) -> tuple[str | None, str | None]:
         condition = lab.find_condition("tenantclusters", "a", kind=kind, namespace="team")
@@ -161,7 +161,7 @@ async def test_a_mistake_in_the_provider_shows_as_stalled() -> None:
 async def test_the_secret_of_a_deleted_cluster_is_read_less_often_while_its_tenant_is_silent() -> (
     None
 ):
-    lab = _lab(make.pool())
+    lab = _make_lab(make.pool())
     tenant = lab.start_tenant_server("a")
     await lab.run_until_at_rest()
     tenant.fail(NoAnswer("timed out"), times=100_000)
@@ -180,7 +180,7 @@ async def test_the_secret_of_a_deleted_cluster_is_read_less_often_while_its_tena
 async def test_an_unreachable_deleted_cluster_is_torn_down_once_its_namespace_is_gone(
     is_namespace_gone: bool,
 ) -> None:
-    lab = _lab(make.pool())
+    lab = _make_lab(make.pool())
     tenant = lab.start_tenant_server("a")
     lab.server.add("namespaces", {"metadata": {"name": "a-1234"}})
     status = {"status": {"tenantNamespace": "a-1234"}}

@@ -21,7 +21,7 @@ PROJECTION_BEGUN = {names.ANNOTATION_PROJECTION_BEGUN: "2026-01-01T00:00:00Z"}
 DELETION_TIME = "2026-01-01T00:00:00Z"
 
 
-def _lab(**meta: Any) -> tuple[Lab, Server]:
+def _make_lab(**meta: Any) -> tuple[Lab, Server]:
     """Return a lab with cluster a, to which ranges were projected, and its tenant's API server."""
     lab = Lab()
     lab.server.add("tenantclusters", make.tenant(**({"annotations": PROJECTION_BEGUN} | meta)))
@@ -58,14 +58,14 @@ def _get_reason(answer: Released | InUse) -> str:
 async def test_released_when_neither_services_nor_a_pool_written_since_the_mark_have_the_range() -> (  # noqa: E501
     None
 ):
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     _add_pool(tenant, "10.40.0.8-10.40.0.15")
     _add_service(tenant, "10.40.0.8")
     assert isinstance(await _check(lab), Released)
 
 
 async def test_in_use_while_the_pool_was_not_written_since_the_mark() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     _add_pool(tenant, "10.40.0.8-10.40.0.15", basis=MARK_REVISION - 1)
     assert "was not written since" in _get_reason(await _check(lab))
 
@@ -74,13 +74,13 @@ async def test_in_use_while_the_pool_was_not_written_since_the_mark() -> None:
     "entry", ["10.40.0.0-10.40.0.7", "10.40.0.7-10.40.0.9", "10.40.0.0/16", "?"]
 )
 async def test_in_use_while_the_pool_has_any_address_of_the_range(entry: str) -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     _add_pool(tenant, "10.40.0.64/32", entry)
     assert "still has the range" in _get_reason(await _check(lab))
 
 
 async def test_in_use_while_a_service_shows_an_address_of_the_range() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     _add_pool(tenant, "10.40.0.8-10.40.0.15")
     _add_service(tenant, "10.40.0.3")
     assert (
@@ -89,20 +89,20 @@ async def test_in_use_while_a_service_shows_an_address_of_the_range() -> None:
 
 
 async def test_released_when_the_pool_is_gone_and_no_service_shows_the_range() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     assert isinstance(await _check(lab), Released)
     _add_service(tenant, "10.40.0.3")
     assert isinstance(await _check(lab), InUse)
 
 
 async def test_released_when_discovery_shows_that_metallb_is_not_served() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.served = ("services",)
     assert isinstance(await _check(lab), Released)
 
 
 async def test_in_use_while_a_service_shows_an_address_of_an_uninstalled_metallb() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     _add_service(tenant, "10.40.0.3")
     tenant.served = ("services", "namespaces")
     assert (
@@ -146,7 +146,7 @@ async def test_the_wait_of_ten_seconds_starts_again_if_the_kinds_of_metallb_were
 
 
 async def test_in_use_while_discovery_of_metallb_fails() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.served = ("services",)
     tenant.fail(ServerFailure(503, "", "starting"), verb="discover")
     assert isinstance(await _check(lab), InUse)
@@ -154,13 +154,13 @@ async def test_in_use_while_discovery_of_metallb_fails() -> None:
 
 @pytest.mark.parametrize("error", [NoAnswer("timed out"), Forbidden(403, "Forbidden", "no")])
 async def test_in_use_while_the_tenant_does_not_answer(error: Any) -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.fail(error, plural="ipaddresspools")
     assert "cannot be asked" in _get_reason(await _check(lab))
 
 
 async def test_in_use_while_services_cannot_be_read() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     meta = {"name": "odd", "namespace": "default"}
     tenant.add("services", {"metadata": meta, "spec": {"type": 7}})
     assert isinstance(await _check(lab), InUse)
@@ -169,13 +169,13 @@ async def test_in_use_while_services_cannot_be_read() -> None:
 async def test_node_addresses_are_in_use_until_their_cluster_is_gone_without_asking_the_tenant() -> (  # noqa: E501
     None
 ):
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     assert "until TenantCluster team/a is gone" in _get_reason(await _check(lab, kind="nodes"))
     assert tenant.requests == []
 
 
 async def test_released_when_a_live_read_shows_that_the_cluster_does_not_exist() -> None:
-    lab, _ = _lab()
+    lab, _ = _make_lab()
     lab.hold_events("tenantclusters")
     lab.server.vanish("tenantclusters", "a", namespace="team")
     assert isinstance(await _check(lab, tenant="team/other"), Released)
@@ -183,7 +183,7 @@ async def test_released_when_a_live_read_shows_that_the_cluster_does_not_exist()
 
 
 async def test_a_404_for_the_kind_of_clusters_does_not_release_the_range() -> None:
-    lab, _ = _lab()
+    lab, _ = _make_lab()
     lab.server.add(
         "ipallocations", make.allocation("x", tenant="team/other", held_range=HELD_RANGE)
     )
@@ -198,7 +198,7 @@ async def test_a_404_for_the_kind_of_clusters_does_not_release_the_range() -> No
 async def test_a_range_of_an_earlier_cluster_of_the_name_is_in_use_while_the_tenant_shows_it() -> (
     None
 ):
-    lab, tenant = _lab(annotations={})
+    lab, tenant = _make_lab(annotations={})
     owner = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
     assert isinstance(await _check(lab, annotations=owner), Released)
     _add_service(tenant, "10.40.0.3")
@@ -206,7 +206,7 @@ async def test_a_range_of_an_earlier_cluster_of_the_name_is_in_use_while_the_ten
 
 
 async def test_released_with_the_annotation_release_anyway() -> None:
-    lab, tenant = _lab(annotations=PROJECTION_BEGUN | {names.ANNOTATION_RELEASE_ANYWAY: ""})
+    lab, tenant = _make_lab(annotations=PROJECTION_BEGUN | {names.ANNOTATION_RELEASE_ANYWAY: ""})
     tenant.fail(NoAnswer("timed out"), times=9)
     assert isinstance(await _check(lab), Released)
 
@@ -215,28 +215,28 @@ class TestOfAClusterThatIsBeingDeleted:
     """Its ranges are released without asking the tenant if the cluster counts as torn down."""
 
     async def test_released_when_nothing_was_ever_projected(self) -> None:
-        lab, _ = _lab(annotations={}, deletionTimestamp=DELETION_TIME)
+        lab, _ = _make_lab(annotations={}, deletionTimestamp=DELETION_TIME)
         assert isinstance(await _check(lab), Released)
 
     async def test_released_when_its_kubeconfig_secret_is_gone(self) -> None:
-        lab, _ = _lab(deletionTimestamp=DELETION_TIME)
+        lab, _ = _make_lab(deletionTimestamp=DELETION_TIME)
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
         assert isinstance(await _check(lab), Released)
 
     async def test_not_released_while_reading_the_secret_is_forbidden(self) -> None:
-        lab, _ = _lab(deletionTimestamp=DELETION_TIME)
+        lab, _ = _make_lab(deletionTimestamp=DELETION_TIME)
         lab.server.fail(Forbidden(403, "Forbidden", "no"), plural="secrets", times=9)
         with pytest.raises(Forbidden):
             await _check(lab)
 
     async def test_not_released_when_the_404_of_the_secret_came_from_a_proxy(self) -> None:
-        lab, _ = _lab(deletionTimestamp=DELETION_TIME)
+        lab, _ = _make_lab(deletionTimestamp=DELETION_TIME)
         lab.server.fail(NotFound(404, "", "page not found"), plural="secrets", times=9)
         with pytest.raises(NotFound):
             await _check(lab)
 
     async def test_released_when_the_teardown_grace_has_passed(self) -> None:
-        lab, tenant = _lab(deletionTimestamp=DELETION_TIME)
+        lab, tenant = _make_lab(deletionTimestamp=DELETION_TIME)
         tenant.fail(NoAnswer("timed out"), times=99)
         assert isinstance(await _check(lab), InUse)
         await lab.clock.advance(599)
@@ -248,7 +248,7 @@ class TestOfAClusterThatIsBeingDeleted:
         assert message.startswith("Releasing team-a-lb without confirmation: the tenant")
 
     async def test_the_grace_stays_over_if_the_write_of_the_release_fails(self) -> None:
-        lab, tenant = _lab(deletionTimestamp=DELETION_TIME)
+        lab, tenant = _make_lab(deletionTimestamp=DELETION_TIME)
         tenant.fail(NoAnswer("timed out"), times=99)
         assert isinstance(await _check(lab), InUse)
         await lab.clock.advance(600)
@@ -258,13 +258,13 @@ class TestOfAClusterThatIsBeingDeleted:
     async def test_the_grace_counts_from_the_first_failed_attempt_not_from_the_deletion(
         self,
     ) -> None:
-        lab, tenant = _lab(deletionTimestamp=DELETION_TIME)
+        lab, tenant = _make_lab(deletionTimestamp=DELETION_TIME)
         await lab.clock.advance(10_000)  # no controller ran in that time
         tenant.fail(NoAnswer("timed out"), times=1)
         assert isinstance(await _check(lab), InUse)
 
     async def test_in_use_while_the_pool_of_a_reachable_tenant_has_the_range(self) -> None:
-        lab, tenant = _lab(deletionTimestamp=DELETION_TIME)
+        lab, tenant = _make_lab(deletionTimestamp=DELETION_TIME)
         _add_pool(tenant, "10.40.0.0-10.40.0.7")
         assert isinstance(await _check(lab), InUse)
 
@@ -273,12 +273,12 @@ class TestOfAClusterThatIsNotBeingDeleted:
     """Its ranges stay in use where those of a deleted cluster would be released."""
 
     async def test_in_use_even_if_nothing_was_projected_and_there_is_no_secret(self) -> None:
-        lab, _ = _lab(annotations={})
+        lab, _ = _make_lab(annotations={})
         lab.server.vanish("secrets", "a-admin-kubeconfig", namespace="team")
         assert "kubeconfig" in _get_reason(await _check(lab))
 
     async def test_in_use_however_long_the_tenant_does_not_answer(self) -> None:
-        lab, tenant = _lab()
+        lab, tenant = _make_lab()
         tenant.fail(NoAnswer("timed out"), times=99)
         await lab.clock.advance(10_000)
         assert isinstance(await _check(lab), InUse)

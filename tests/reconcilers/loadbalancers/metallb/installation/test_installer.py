@@ -47,18 +47,18 @@ METALLB = ("ipaddresspools", "l2advertisements")
 KEY = ("deployments", "controller")
 
 
-def _lab(bundle: str | None = BUNDLE, **settings: Any) -> tuple[Lab, Server]:
+def _make_lab(bundle: str | None = BUNDLE, **settings: Any) -> tuple[Lab, Server]:
     tenant = replace(TenantSettings(), metallb_bundle="metallb", **settings)
     lab = Lab(Settings(tenant=tenant))
     lab.server.add("networkpools", make.pool())
     lab.server.add("providerconfigs", make.provider("lab"))
     lab.server.add("tenantclusters", make.tenant())
     if bundle is not None:
-        _bundle(lab, bundle)
+        _make_bundle(lab, bundle)
     return lab, lab.start_tenant_server("a", served_kinds=KINDS)
 
 
-def _bundle(lab: Lab, content: str) -> None:
+def _make_bundle(lab: Lab, content: str) -> None:
     meta = {"name": "metallb", "namespace": make.NAMESPACE}
     lab.server.add("configmaps", {"metadata": meta, "data": {"metallb.yaml": content}})
 
@@ -96,7 +96,7 @@ def _read_condition(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str,
 
 
 async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     await lab.run_until_at_rest()
     assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Ready"
@@ -109,7 +109,7 @@ async def test_a_tenant_without_metallb_gets_it_and_then_its_addresses() -> None
 
 
 async def test_nothing_else_is_applied_before_the_kinds_are_established() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     await lab.run_rounds("a", 3)
     assert tenant.all("deployments") == []
     assert lab.read_status("tenantclusters", "a", "team")["phase"] == "Installing"
@@ -124,7 +124,7 @@ async def test_nothing_else_is_applied_before_the_kinds_are_established() -> Non
 
 async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> None:
     """An API server answers with `conditions: null` until it has looked at a new definition."""
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
 
     def leave_unestablished(happening: WriteRecord) -> None:
         if happening.plural == "customresourcedefinitions":
@@ -138,7 +138,7 @@ async def test_a_definition_that_says_nothing_of_itself_yet_is_waited_for() -> N
 
 
 async def test_metallb_that_is_there_in_part_is_completed() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.served = (*KINDS, "ipaddresspools")
 
     def complete(happening: WriteRecord) -> None:
@@ -159,7 +159,7 @@ async def test_metallb_that_is_there_in_part_is_completed() -> None:
 
 async def test_the_rest_is_applied_if_the_last_kind_is_established_after_metallbs_own() -> None:
     """Without its Deployment MetalLB does not run, so LoadBalancerReady is False meanwhile."""
-    lab, tenant = _lab(BUNDLE + LAST_KIND)
+    lab, tenant = _make_lab(BUNDLE + LAST_KIND)
     tenant.listeners.append(_establish(tenant))
     tenant.served = (*tenant.served, "servicebgpstatuses")  # this MetalLB counts addresses
     await lab.run_rounds("a", 5)
@@ -176,7 +176,7 @@ async def test_the_rest_is_applied_if_the_last_kind_is_established_after_metallb
 
 
 async def test_what_the_tenant_no_longer_refuses_is_applied_though_metallb_does_not_run() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     tenant.served = (*tenant.served, "servicebgpstatuses")
     tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=4, plural="deployments")
@@ -190,10 +190,10 @@ async def test_what_the_tenant_no_longer_refuses_is_applied_though_metallb_does_
 
 
 async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     await lab.run_until_at_rest()
-    _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01") + LAST_KIND)
+    _make_bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01") + LAST_KIND)
     await lab.clock.advance(3601)
     await lab.run_cluster_pass()
     assert _read_condition(lab)[:2] == ("False", "MetalLBInstalling")
@@ -210,7 +210,7 @@ async def test_an_update_waits_for_its_new_kinds_no_longer_than_an_installation(
 
 
 async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     await lab.run_until_at_rest()
     tenant.vanish(*KEY, namespace="metallb-system")
@@ -229,7 +229,7 @@ async def test_a_deployment_that_is_gone_is_restored_though_metallb_does_not_run
 
 
 async def test_metallb_that_was_removed_and_installed_again_is_reported_as_installed() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     await lab.run_until_at_rest()
     for plural in METALLB:
@@ -245,7 +245,7 @@ async def test_metallb_that_was_removed_and_installed_again_is_reported_as_insta
 
 
 async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     lab.server.vanish("configmaps", "metallb")
     tenant.served = (*KINDS, "ipaddresspools")
     await lab.run_rounds("a", 3)
@@ -255,14 +255,14 @@ async def test_without_a_bundle_metallb_that_is_there_in_part_is_said_to_be() ->
 
 
 async def test_an_applied_bundle_is_read_rarely_and_another_one_is_applied() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     await lab.run_until_at_rest()
     lab.server.requests.clear()
     tenant.requests.clear()
     assert await lab.run_cluster_pass() == Again(60.0)
     assert lab.server.count(plural="configmaps") == tenant.count(plural="deployments") == 0
-    _bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01"))
+    _make_bundle(lab, BUNDLE.replace("2026-01-01", "2027-01-01"))
     await lab.clock.advance(3601)
     await lab.run_cluster_pass()
     deployment = tenant.see(*KEY, namespace="metallb-system")
@@ -271,7 +271,7 @@ async def test_an_applied_bundle_is_read_rarely_and_another_one_is_applied() -> 
 
 
 async def test_what_is_the_same_and_there_is_not_applied_again_and_what_is_gone_is() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     await lab.run_until_at_rest()
     version = tenant.revision
@@ -311,7 +311,7 @@ async def test_what_is_the_same_and_there_is_not_applied_again_and_what_is_gone_
 async def test_a_bad_bundle_is_a_condition_with_a_clear_sentence(
     bundle: str | None, said: str
 ) -> None:
-    lab, tenant = _lab(bundle)
+    lab, tenant = _make_lab(bundle)
     await lab.run_cluster_pass()
     await lab.run_pool_pass()
     assert await lab.run_cluster_pass() == Blocked("MetalLBBundleInvalid", 30.0)
@@ -322,7 +322,7 @@ async def test_a_bad_bundle_is_a_condition_with_a_clear_sentence(
 
 
 async def test_what_the_tenant_refuses_is_reported_by_name() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     tenant.fail(Invalid(422, "Invalid", "spec is odd"), times=99, plural="deployments")
     await lab.run_until_at_rest()
@@ -333,7 +333,7 @@ async def test_what_the_tenant_refuses_is_reported_by_name() -> None:
 
 
 async def test_a_tenant_that_fails_affects_its_own_cluster_and_is_retried() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     tenant.listeners.append(_establish(tenant))
     tenant.fail(ServerFailure(503, "", "starting"), plural="namespaces")
     await lab.run_rounds("a", 3)
@@ -343,7 +343,7 @@ async def test_a_tenant_that_fails_affects_its_own_cluster_and_is_retried() -> N
 
 
 async def test_where_another_controller_installs_we_do_not() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     observed = {"managementPolicy": {"mode": "Observe"}}
     lab.server.add("tenantclusters", make.tenant(spec=observed))
     await lab.run_until_at_rest()
@@ -357,7 +357,7 @@ def test_any_text_is_parsed_as_a_bundle_or_refused(content: str) -> None:
 
 
 async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() -> None:
-    lab, tenant = _lab()
+    lab, tenant = _make_lab()
     await lab.run_rounds("a", 3)
     applied = []
     for second in range(120):
