@@ -49,7 +49,9 @@ async def test_a_service_that_the_operator_cannot_rewrite_keeps_its_range(
         async with setup.refuse_updates("/services/status", path, only_others):
             await setup.delete_allocation()
             await setup.wait_for_message(f"Service default/{STUCK} still shows an address")
-            await until(setup.tenant.read_addresses, lambda shown_addresses: STUCK in shown_addresses)
+            await until(
+                setup.tenant.read_addresses, lambda shown_addresses: STUCK in shown_addresses
+            )
             await check_rival_keeps_waiting(setup)
         await touch_services_until_rival_has(setup, allocated_range)
 
