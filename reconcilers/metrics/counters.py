@@ -68,7 +68,7 @@ class IpamMetrics:
         )
         self._contents = Counter(
             "butler_network_pool_contents_differences_total",
-            "Checks that found what is kept of a pool's allocations to be wrong; it was replaced.",
+            "Checks that found wrong facts about a pool's allocations, and replaced them.",
             ["pool", "namespace"],
             registry=registry,
         )
@@ -80,13 +80,13 @@ class IpamMetrics:
         )
         self._shrunk = Counter(
             "butler_ip_allocation_shrink_total",
-            "Allocations that were given back because an elastic tenant did not use them.",
+            "Allocations that were released because an elastic tenant did not use them.",
             ["pool", "namespace"],
             registry=registry,
         )
         self._corrected = Counter(
             "butler_tenant_corrections_total",
-            "Edits by others of what we keep in tenants that were written back, by kind.",
+            "Objects in tenants that others edited and that were restored, by kind.",
             ["kind"],
             registry=registry,
         )
@@ -95,7 +95,7 @@ class IpamMetrics:
             self._corrected.labels(kind)
         self._latency = Histogram(
             "butler_ip_allocation_seconds",
-            "From the request for a range to the range, by what the addresses are for.",
+            "Seconds from the creation of an allocation until it has a range, by type.",
             ["type"],
             buckets=LATENCY_SECONDS,
             registry=registry,

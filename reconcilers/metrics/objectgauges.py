@@ -65,11 +65,16 @@ PHASES = (PENDING, PROVISIONING, INSTALLING, READY, UPDATING, DELETING, FAILED)
 TENANT_GAUGES = (
     (
         "synced",
-        "Whether its load balancer has its ranges.",
+        "1 if the tenant's load balancer has all ranges of the tenant, otherwise 0.",
         LOAD_BALANCER_READY,
         True,
     ),
-    ("demand_met", "Whether no Service of it has waited long for an address.", DEMAND_MET, False),
+    (
+        "demand_met",
+        "1 if no Service of the tenant has waited long for an address, otherwise 0.",
+        DEMAND_MET,
+        False,
+    ),
 )
 """Gauges of a tenant's conditions: name, description, condition type, `only_built`.
 
@@ -197,14 +202,18 @@ class Gauges(Collector):
     def _collect_providers(self) -> Iterator[Metric]:
         """Yield the gauges of each ProviderConfig: valid credentials, free addresses, tenants."""
         ready = GaugeMetricFamily(
-            "butler_provider_config_ready", "Whether its credentials are valid.", labels=PROVIDER
+            "butler_provider_config_ready",
+            "1 if the credentials of the ProviderConfig are valid, otherwise 0.",
+            labels=PROVIDER,
         )
         available = GaugeMetricFamily(
-            "butler_provider_config_available_ips", "Free addresses in its pools.", labels=PROVIDER
+            "butler_provider_config_available_ips",
+            "Free addresses in the pools of the ProviderConfig.",
+            labels=PROVIDER,
         )
         tenants = GaugeMetricFamily(
             "butler_provider_config_estimated_tenants",
-            "How many more tenants its pools suffice for.",
+            "Further tenants that the pools of the ProviderConfig can serve.",
             labels=PROVIDER,
         )
         for config in sorted(self._providers, key=lambda config: config.metadata.key):
@@ -301,7 +310,7 @@ def _make_queue_gauges(
     )
     oldest = GaugeMetricFamily(
         f"butler_network_pool_{oldest_name}",
-        f"Seconds that the oldest of the allocations that {activity} has waited;"
+        f"Seconds since the oldest of the allocations that {activity} began to wait;"
         " 0 if there is none.",
         labels=POOL,
     )

@@ -82,7 +82,8 @@ def _make_waiting_cluster_gauges(
     )
     age = GaugeMetricFamily(
         "butler_network_pool_oldest_waiting_tenant_cluster_seconds",
-        "For how long the oldest of these TenantClusters has waited; 0 if there is none.",
+        "Seconds since the oldest TenantCluster that the pool may serve began to wait for"
+        " addresses without an IPAllocation; 0 if none waits.",
         labels=POOL,
     )
     for (key, reason), number in sorted(by_pool.items()):
@@ -124,12 +125,12 @@ def _make_cluster_gauges(clusters: Iterable[TenantCluster], now: datetime) -> It
     )
     unreachable = GaugeMetricFamily(
         "butler_tenant_cluster_unreachable",
-        "Whether the tenant's API server does not answer.",
+        "1 if the tenant's API server does not answer, otherwise 0.",
         labels=TENANT,
     )
     building = GaugeMetricFamily(
         "butler_tenant_cluster_building_seconds",
-        "For how long the cluster has not been Ready; only of clusters that never were.",
+        "Seconds since the creation of a TenantCluster that has never been Ready.",
         labels=TENANT,
     )
     for cluster in sorted(clusters, key=lambda cluster: cluster.metadata.key):

@@ -44,7 +44,7 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (
     ),
     (
         "butler_claim_pool_out_of_range",
-        "What is in use that a pool may not hand out.",
+        "Addresses, or prefixes, that are in use and that the pool may not hand out.",
         lambda counts: counts.outOfRange,
     ),
 )
@@ -122,12 +122,12 @@ class ClaimGauges(Collector):
                 ages.setdefault((kind.kind, key.namespace, key.name), []).append(age)
         count = GaugeMetricFamily(
             "butler_claim_pool_waiting_claims",
-            "Claims without an address, paused ones excepted.",
+            "Claims that have no address and are not paused.",
             labels=LABELS,
         )
         oldest = GaugeMetricFamily(
             "butler_claim_pool_oldest_waiting_seconds",
-            "For how long the oldest of these has had none.",
+            "Age in seconds of the oldest claim that has no address and is not paused.",
             labels=LABELS,
         )
         for names, seconds in sorted(ages.items()):

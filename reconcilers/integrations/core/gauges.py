@@ -32,20 +32,20 @@ GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], int]]] = (
     ),
     (
         "used",
-        "Of these, how many are in use.",
+        "Addresses, or prefixes, of {} that are in use.",
         _sum_families(lambda family: family.capacity.allocated),
     ),
     (
         "free",
-        "Of these, how many can be handed out now.",
+        "Addresses, or prefixes, that {} can hand out now.",
         _sum_families(lambda family: family.capacity.available),
     ),
     (
         "out_of_range",
-        "What is in use that {} may not hand out.",
+        "Addresses, or prefixes, that are in use and that {} may not hand out.",
         _sum_families(lambda family: family.outside),
     ),
-    ("waiting", "How many wait for addresses of {}.", lambda figures: figures.waiting),
+    ("waiting", "Requests that wait for addresses of {}.", lambda figures: figures.waiting),
 )
 """Of each metric: the end of its name, its description with {} for the kind of pool, its value."""
 OLDEST = "oldest_waiting_seconds"
@@ -99,7 +99,8 @@ class PoolGauges(Collector):
                     family.add_metric(self._list_label_values(figures), value(figures))
             yield family
         oldest = self._make_family(
-            OLDEST, "For how long the oldest has waited for addresses of {}."
+            OLDEST,
+            "Seconds since the oldest waiting request for addresses of {} was made; 0 for none.",
         )
         now = self._clock.now()
         for figures in pools:

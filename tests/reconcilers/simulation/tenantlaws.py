@@ -15,7 +15,7 @@ from reconcilers.loadbalancers.metallb.projection import NO_ADDRESS
 from tests.reconcilers.balancer import list_pool_entries
 from tests.reconcilers.lab import Replica
 from tests.reconcilers.lbipam import POOLS
-from tests.reconcilers.lbipam import list_offered_entries as pooled_entries
+from tests.reconcilers.lbipam import list_offered_entries as list_cilium_entries
 from tests.reconcilers.memorybalancer.offers import list_offered_entries
 from tests.reconcilers.server import Json, Server
 
@@ -165,7 +165,7 @@ def has_earlier_allocations(server: Server, tenant: str, uid: str) -> bool:
 def list_pool_ranges(tenant: Server) -> list[AddressRange]:
     """Return the ranges that a tenant's load balancer may hand out."""
     texts = [pool_entry for pool_entry in list_pool_entries(tenant) if pool_entry != NO_ADDRESS]
-    texts += [*list_offered_entries(tenant), *pooled_entries(tenant)]
+    texts += [*list_offered_entries(tenant), *list_cilium_entries(tenant)]
     return [
         span for entry in texts if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]
