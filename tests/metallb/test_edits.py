@@ -3,15 +3,13 @@
 from functools import partial
 from operator import eq
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from allocator import AddressRange
-from controller.errors import Conflict
-from controller.meta import Version
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL
+from tests.edits import edit
 from tests.metallb.site import PROJECTED, Site, Tenant, run_site
 from tests.numbers import Note
 from tests.polling import until
@@ -27,15 +25,8 @@ OUTSIDE = {f"10.99.0.{number}" for number in range(4)}
 
 async def _edit(site: Site, *entries: str) -> None:
     """Write other addresses into the tenant's pool, as `kubectl edit` does."""
-    client = site.tenants["a"].client
-    spec: dict[str, Any] = {"spec": {"addresses": list(entries)}}
-    while True:
-        live = await client.get(IP_ADDRESS_POOL, PROJECTED)
-        try:
-            await client.patch(IP_ADDRESS_POOL, Version.from_object(live), spec)
-        except Conflict:
-            continue
-        return
+    change = {"spec": {"addresses": list(entries)}}
+    await edit(site.tenants["a"].client, IP_ADDRESS_POOL, key=PROJECTED, change=change)
 
 
 async def _wait_until_repaired(site: Site) -> None:

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from controller.errors import Conflict
-from controller.meta import Key, Version
+from controller.meta import Key
 from controller.resource import Resource
 from envtest.metallb import NAMESPACE
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, L2_ADVERTISEMENT
 from reconcilers.loadbalancers.metallb.projection import ADVERTISEMENT_NAME
+from tests.edits import edit
 from tests.metallb.site import PROJECTED, Site, Tenant, run_site
 from tests.polling import until
 from tests.tenants import TEAM
@@ -25,13 +25,7 @@ ALLOCATION = {"namespaces": ["elsewhere"], "priority": 10}
 
 async def _edit(tenant: Tenant, resource: Resource[Any], key: Key, **spec: Any) -> None:
     """Change the spec of an object in the tenant, as `kubectl patch` does."""
-    while True:
-        live = await tenant.client.get(resource, key)
-        try:
-            await tenant.client.patch(resource, Version.from_object(live), {"spec": spec})
-        except Conflict:
-            continue
-        return
+    await edit(tenant.client, resource, key=key, change={"spec": spec})
 
 
 async def _read_edits(tenant: Tenant) -> tuple[str, ...]:

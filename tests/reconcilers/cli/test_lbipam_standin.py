@@ -8,7 +8,7 @@ from controller.client import Client
 from controller.clock import SystemClock
 from controller.jobs import run_in_background
 from controller.manager import Manager
-from controller.meta import Key, Version
+from controller.meta import Key
 from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.balancer import wait_until_established
 from reconcilers.cli.local.servers import run_api_server
@@ -22,6 +22,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     is_acknowledged,
     read_count,
 )
+from tests.edits import edit
 from tests.polling import until
 
 
@@ -43,8 +44,7 @@ async def _add_pool(client: Client, name: str, start: str, stop: str) -> None:
 
 
 async def _edit_pool(client: Client, name: str, spec: dict[str, Any]) -> None:
-    pool = await client.get(CILIUM_POOL, Key("", name))
-    await client.patch(CILIUM_POOL, Version.from_object(pool), {"spec": spec})
+    await edit(client, CILIUM_POOL, key=Key("", name), change={"spec": spec})
 
 
 async def _wait_until_acknowledged(client: Client, name: str) -> CiliumPool:

@@ -12,9 +12,9 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from controller.errors import ApiError, Conflict, ServerFailure
+from controller.errors import ApiError, ServerFailure
 from controller.leases import LEASES, Lease
-from controller.meta import Key, Version
+from controller.meta import Key
 from controller.shards import build_lease_name
 from controller.webhooks.kinds import VALIDATING
 from envtest import ControlPlane
@@ -27,6 +27,7 @@ from reconcilers.cli.run import run
 from reconcilers.cli.settingflags import build_settings, list_settings
 from reconcilers.configuration.settings import Settings
 from reconcilers.webhooks.admission import build_path
+from tests.edits import edit
 from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import (
@@ -304,15 +305,9 @@ async def _read_lease_holder(server: ApiServer) -> str:
 
 
 async def _take_lease_away(server: ApiServer) -> Lease:
-    """Write another holder into the Lease; retry if a renewal has changed it meanwhile."""
-    while True:
-        live = await server.client.get(LEASES, LEASE)
-        try:
-            return await server.client.patch(
-                LEASES, Version.from_object(live), {"spec": {"holderIdentity": "another-replica"}}
-            )
-        except Conflict:
-            continue
+    """Write another holder into the Lease, which the leader renews meanwhile."""
+    change = {"spec": {"holderIdentity": "another-replica"}}
+    return await edit(server.client, LEASES, key=LEASE, change=change)
 
 
 async def test_readyz_reports_a_missing_crd_and_the_other_controllers_run(
