@@ -73,7 +73,7 @@ class ServiceRules(BuiltinRules):
     def prepare_create(self, body: Body) -> None:
         """Set the first status, and the addresses and node ports that the service lacks."""
         super().prepare_create(body)
-        self._allocate(body)
+        self._allocate_addresses_and_ports(body)
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
@@ -98,7 +98,7 @@ class ServiceRules(BuiltinRules):
             for port in spec.get("ports", ()):
                 port.pop("nodePort", None)
         _drop_unneeded_fields(body, old_spec)
-        self._allocate(body)
+        self._allocate_addresses_and_ports(body)
 
     @override
     def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
@@ -108,7 +108,7 @@ class ServiceRules(BuiltinRules):
         problems = objectmeta.find_change_errors(body["metadata"], old["metadata"])
         return [*problems, *_validate_status(body)]
 
-    def _allocate(self, body: Body) -> None:
+    def _allocate_addresses_and_ports(self, body: Body) -> None:
         """Set the cluster addresses and node ports that a service lacks, in place.
 
         Raises:
@@ -118,7 +118,7 @@ class ServiceRules(BuiltinRules):
         # An ExternalName Service stands for a DNS name, and has neither addresses nor node ports.
         if spec["type"] == "ExternalName":
             return
-        used_addresses, used_ports = self._collect_used(body)
+        used_addresses, used_ports = self._collect_used_addresses_and_ports(body)
         if not spec.get("clusterIP"):
             hosts = (str(host) for host in self._network.hosts())
             address = next((host for host in hosts if host not in used_addresses), None)
@@ -148,7 +148,7 @@ class ServiceRules(BuiltinRules):
                 port["nodePort"] = node_port
             used_ports.add(port["nodePort"])
 
-    def _collect_used(self, body: Body) -> tuple[set[str], set[int]]:
+    def _collect_used_addresses_and_ports(self, body: Body) -> tuple[set[str], set[int]]:
         """Return the cluster addresses and node ports of other services."""
         # The first address is that of the Service `kubernetes`, which is created later.
         addresses = {str(next(self._network.hosts()))}
@@ -186,7 +186,7 @@ class ServiceRules(BuiltinRules):
                     "spec.clusterIPs[0]", [address], "may not change once set"
                 )
         elif address not in {"", "None"}:
-            used_addresses, _ = self._collect_used(body)
+            used_addresses, _ = self._collect_used_addresses_and_ports(body)
             if not _is_address(address):
                 yield build_invalid_error("spec.clusterIPs[0]", address, _IP)
             elif ip_address(address) not in self._network:
@@ -200,7 +200,7 @@ class ServiceRules(BuiltinRules):
     def _validate_node_ports(self, body: Body, old_spec: Body) -> Iterator[FieldError]:
         """Yield an error for each new node port that is out of range or used."""
         own_ports = {port.get("nodePort") for port in old_spec.get("ports", ())}
-        _, used_ports = self._collect_used(body)
+        _, used_ports = self._collect_used_addresses_and_ports(body)
         for index, port in enumerate(body.get("spec", {}).get("ports", ())):
             number, path = port.get("nodePort"), f"spec.ports[{index}].nodePort"
             # The service has this port already, or none at all.

@@ -34,8 +34,8 @@ _REPORTER = "garbage-collector-controller"
 class _SortedOwners:
     """The uids of an object's owners: existing, missing, and waiting for this dependent to go."""
 
-    solid: list[str]
-    dangling: list[str]
+    existing: list[str]
+    missing: list[str]
     waiting: list[str]
 
 
@@ -84,7 +84,7 @@ class GarbageCollector:
             for uid in queued_uids:
                 node = self._nodes.get(uid)
                 if node is not None:
-                    self._process(node)
+                    self._process_node(node)
 
     def _track_change(self, table_name: str, event: StoredChange) -> None:
         """Update the graph by one change in a table, and queue the objects that it concerns."""
@@ -95,12 +95,12 @@ class GarbageCollector:
                 for owner in node.meta.ownerReferences:
                     self._dependents.get(owner.uid, set()).discard(uid)
                     self._queue.add(owner.uid)
-            self._note_deletion(uid)
+            self._remember_deletion(uid)
             self._queue |= self._dependents.get(uid, set())
         else:
             self._update_graph(table_name, event.current)
 
-    def _note_deletion(self, uid: str) -> None:
+    def _remember_deletion(self, uid: str) -> None:
         """Remember the uid of a deleted object; forget which events about it were recorded."""
         self._reported_owners = {pair for pair in self._reported_owners if uid not in pair}
         self._deleted_owners[uid] = None
@@ -125,7 +125,7 @@ class GarbageCollector:
         if meta.ownerReferences or meta.deletionTimestamp:
             self._queue.add(meta.uid)
 
-    def _process(self, node: _Node) -> None:
+    def _process_node(self, node: _Node) -> None:
         """Process one object.
 
         A terminating object orphans or deletes its dependents, if its finalizers say so. Any other
@@ -147,13 +147,13 @@ class GarbageCollector:
         If it has such an owner, its references to all other owners are removed.
         """
         owners = self._sort_owners(node)
-        if owners.solid:
-            for uid in (*owners.dangling, *owners.waiting):
+        if owners.existing:
+            for uid in (*owners.missing, *owners.waiting):
                 self._remove_reference(node, uid)
             return
         # The owners wait for this object, so it has to wait for its own dependents as well.
         if owners.waiting and self._dependents.get(node.meta.uid):
-            self._break_circle(node)
+            self._unblock_owners_in_circle(node)
             self._delete(node, "Foreground")
             return
         # A finalizer that an earlier deletion or a client has set demands its policy.
@@ -165,7 +165,7 @@ class GarbageCollector:
         )
         self._delete(node, next(policies, "Background"))
 
-    def _break_circle(self, node: _Node) -> None:
+    def _unblock_owners_in_circle(self, node: _Node) -> None:
         """Stop an object from blocking its owners, if a dependent of it is itself waiting.
 
         Otherwise owners in a circle would wait for one another forever.
@@ -199,11 +199,11 @@ class GarbageCollector:
         for reference in node.meta.ownerReferences:
             owner = self._find_owner(node, reference)
             if owner is None:
-                owners.dangling.append(reference.uid)
+                owners.missing.append(reference.uid)
             elif owner.deletionTimestamp and FOREGROUND in owner.finalizers:
                 owners.waiting.append(reference.uid)
             else:
-                owners.solid.append(reference.uid)
+                owners.existing.append(reference.uid)
         return owners
 
     def _find_owner(self, node: _Node, reference: StoredOwner) -> StoredMeta | None:

@@ -159,7 +159,7 @@ class CompiledSchema:
         if self._embedded is not None:
             self._embedded.add_errors(obj, "", out)
         if self._lists is not None:
-            self._check_lists(obj, old, out)
+            self._add_list_errors(obj, old, out)
         if self._rules is not None:
             # Rules may rely on the schema: they are not evaluated over values of another shape.
             if out and any(error.blocks_rules for error in out):
@@ -170,7 +170,7 @@ class CompiledSchema:
                 )
         return out
 
-    def _check_lists(
+    def _add_list_errors(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, out: list[FieldError]
     ) -> None:
         """Append the errors of set and map lists, unless the old object has such errors, too."""

@@ -62,17 +62,17 @@ class EmbeddedNode:
         """
         if self._is_embedded and isinstance(value, dict):
             _coerce_object(value, path, unknown)
-        for child, item, inner in self._pair_children(value, path):
+        for child, item, inner in self._list_children(value, path):
             child.coerce_objects(item, inner, unknown)
 
     def add_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append the errors of apiVersion, kind and metadata of embedded objects."""
         if self._is_embedded and isinstance(value, dict):
-            _check_object(value, path, out)
-        for child, item, inner in self._pair_children(value, path):
+            _add_object_errors(value, path, out)
+        for child, item, inner in self._list_children(value, path):
             child.add_errors(item, inner, out)
 
-    def _pair_children(self, value: Any, path: str) -> list[tuple[Self, Any, str]]:
+    def _list_children(self, value: Any, path: str) -> list[tuple[Self, Any, str]]:
         """Return the nodes one level below, each with its value and path."""
         if isinstance(value, list):
             if self._items is None:
@@ -115,16 +115,16 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
         ) from error
 
 
-def _check_object(value: Mapping[str, Any], path: str, out: list[FieldError]) -> None:
+def _add_object_errors(value: Mapping[str, Any], path: str, out: list[FieldError]) -> None:
     """Append the errors of one embedded object's apiVersion, kind and metadata."""
-    _check_api_version(value.get("apiVersion"), f"{path}.apiVersion", out)
-    _check_kind(value.get("kind"), f"{path}.kind", out)
+    _add_api_version_errors(value.get("apiVersion"), f"{path}.apiVersion", out)
+    _add_kind_errors(value.get("kind"), f"{path}.kind", out)
     metadata = value.get("metadata")
     if isinstance(metadata, dict):
         out += objectmeta.find_embedded_metadata_errors(metadata, f"{path}.metadata")
 
 
-def _check_api_version(version: Any, path: str, out: list[FieldError]) -> None:
+def _add_api_version_errors(version: Any, path: str, out: list[FieldError]) -> None:
     """Append the error of an apiVersion that is missing or is no group and version."""
     if version is None:
         out.append(build_required_error(path))
@@ -136,7 +136,7 @@ def _check_api_version(version: Any, path: str, out: list[FieldError]) -> None:
         )
 
 
-def _check_kind(kind: Any, path: str, out: list[FieldError]) -> None:
+def _add_kind_errors(kind: Any, path: str, out: list[FieldError]) -> None:
     """Append the error of a kind that is missing or is no DNS-1035 label in lower case."""
     if kind is None:
         out.append(build_required_error(path))

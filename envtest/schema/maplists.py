@@ -100,7 +100,7 @@ class MapListNode:
     def add_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append an error for each item that repeats an earlier one, at the first repetition."""
         if isinstance(value, list):
-            self._check_list(value, path, out)
+            self._add_list_errors(value, path, out)
         elif isinstance(value, dict):
             prefix = f"{path}." if path else ""
             for name, item in value.items():
@@ -110,7 +110,7 @@ class MapListNode:
                 elif self._additional is not None:
                     self._additional.add_errors(item, f"{path}[{name}]", out)
 
-    def _check_list(self, value: list[Any], path: str, out: list[FieldError]) -> None:
+    def _add_list_errors(self, value: list[Any], path: str, out: list[FieldError]) -> None:
         """Append an error for each duplicate in a set or map list, then check the items."""
         seen: set[object] = set()
         reported: set[object] = set()

@@ -301,7 +301,7 @@ def add_owner_errors(owners: list[dict[str, Any]], path: str, out: list[FieldErr
     """Append the errors of owner references: missing fields, and a second controller."""
     controller: dict[str, Any] | None = None
     for owner in owners:
-        _check_owner(owner, path, out)
+        _add_owner_error(owner, path, out)
         # Several owners are allowed, but only one controller.
         if owner.get("controller") is not True:
             continue
@@ -317,7 +317,7 @@ def add_owner_errors(owners: list[dict[str, Any]], path: str, out: list[FieldErr
             controller = owner
 
 
-def _check_owner(owner: dict[str, Any], path: str, out: list[FieldError]) -> None:
+def _add_owner_error(owner: dict[str, Any], path: str, out: list[FieldError]) -> None:
     """Append the errors of one owner reference."""
     version = str(owner.get("apiVersion", ""))
     group, _, version_name = version.rpartition("/")

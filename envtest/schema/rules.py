@@ -22,8 +22,8 @@ from envtest.schema.errors import (
     build_duplicate_error,
     build_forbidden_error,
     build_invalid_error,
+    build_required_error,
 )
-from envtest.schema.errors import build_required_error as required_error
 from envtest.schema.maplists import MapKeys, read_map_keys
 
 _MISSING = object()
@@ -258,9 +258,9 @@ class RuleTree:
         """Evaluate the rules of a value and of all its parts."""
         value = rule_value.value
         if self._rules:
-            self._evaluate_own(rule_value, results)
+            self._evaluate_node_rules(rule_value, results)
         if isinstance(value, dict):
-            self._check_fields(rule_value, results)
+            self._evaluate_fields(rule_value, results)
         elif isinstance(value, list) and self._items is not None:
             old = rule_value.old if isinstance(rule_value.old, list) else []
             old_items = None if self._map_keys is None else self._map_keys.build_index(old)
@@ -272,7 +272,7 @@ class RuleTree:
                 )
                 self._items.evaluate_value(inner, results)
 
-    def _check_fields(self, rule_value: _RuleValue, results: _RuleResults) -> None:
+    def _evaluate_fields(self, rule_value: _RuleValue, results: _RuleResults) -> None:
         """Evaluate the rules of the fields of an object.
 
         The fields of an atomic map have no old values, because it is replaced as a whole.
@@ -294,7 +294,7 @@ class RuleTree:
                 results,
             )
 
-    def _evaluate_own(self, rule_value: _RuleValue, results: _RuleResults) -> None:
+    def _evaluate_node_rules(self, rule_value: _RuleValue, results: _RuleResults) -> None:
         """Evaluate the rules of one node.
 
         A broken rule is only a warning if the value is unchanged and the rule reads no oldSelf.
@@ -336,7 +336,7 @@ def _build_error(rule: ValidationRule, rule_value: _RuleValue, detail: str) -> F
     if rule.reason == "FieldValueForbidden":
         return build_forbidden_error(path, detail)
     if rule.reason == "FieldValueRequired":
-        return required_error(path, detail)
+        return build_required_error(path, detail)
     if rule.reason == "FieldValueDuplicate":
         return build_duplicate_error(path, value)
     return build_invalid_error(path, value, detail)

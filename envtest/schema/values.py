@@ -106,12 +106,12 @@ class ValueSchema:
         if pair is not None and (value is pair.old or value == pair.old) and pair.is_unchanged():
             return
         old_count = len(out)
-        self._check_all_constraints(value, path, out=out, pair=pair)
+        self._add_constraint_errors(value, path, out=out, pair=pair)
         # Values that Python calls different may be unchanged in the sense of `Pair`.
         if len(out) > old_count and pair is not None and pair.is_unchanged():
             del out[old_count:]
 
-    def _check_all_constraints(
+    def _add_constraint_errors(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
         """Append the errors of a value, in the server's order.
@@ -119,32 +119,34 @@ class ValueSchema:
         By `pair`, the checks of lists and objects skip items and fields that are unchanged.
         """
         if value is None:
-            self._check_null(path, out)
+            self._add_null_errors(path, out)
             return
         value_type = type(value)
         if self._types or self._format:
-            self._check_type(value, value_type, path=path, out=out)
+            self._add_type_error(value, value_type, path=path, out=out)
         if self._branches is not None:
             self._branches.add_errors(value, path, out)
         if value_type is str:
-            self._check_string(value, path, out)
+            self._add_string_errors(value, path, out)
         elif value_type is list:
-            self._check_list(value, path, out=out, pair=pair)
+            self._add_list_errors(value, path, out=out, pair=pair)
         elif value_type in {int, float}:
             self._number.add_errors(value, path, out)
         if self._enum is not None:
             self._enum.add_errors(value, path, out)
         if value_type is dict:
-            self._check_object(value, path, out=out, pair=pair)
+            self._add_object_errors(value, path, out=out, pair=pair)
 
-    def _check_null(self, path: str, out: list[FieldError]) -> None:
+    def _add_null_errors(self, path: str, out: list[FieldError]) -> None:
         """Append the errors of a null, to which no other constraint applies."""
         if self._types and not self._nullable:
             out.append(_build_type_error(path, ",".join(self._types), "null"))
         if self._enum is not None:
             self._enum.add_errors(None, path, out)
 
-    def _check_type(self, value: Any, value_type: type, path: str, out: list[FieldError]) -> None:
+    def _add_type_error(
+        self, value: Any, value_type: type, path: str, out: list[FieldError]
+    ) -> None:
         """Append an error if a value has none of the schema's types, nor its format."""
         json_type, json_format = _JSON_TYPES[value_type]
         types = self._types
@@ -167,7 +169,7 @@ class ValueSchema:
             return
         out.append(_build_type_error(path, ",".join(types), json_type))
 
-    def _check_string(self, value: str, path: str, out: list[FieldError]) -> None:
+    def _add_string_errors(self, value: str, path: str, out: list[FieldError]) -> None:
         """Append the first error of length and pattern, and the error of the format."""
         if self._max_length is not None and len(value) > self._max_length:
             out.append(build_too_long_error(path, self._max_length))
@@ -181,7 +183,7 @@ class ValueSchema:
         if self._format_check is not None and not self._format_check(value):
             out.append(_build_type_error(path, self._format, value))
 
-    def _check_list(
+    def _add_list_errors(
         self, value: list[Any], path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
         """Append the errors of a list's items, then of its size."""
@@ -203,11 +205,11 @@ class ValueSchema:
         if self._max_items is not None and size > self._max_items:
             out.append(build_too_many_error(path, size, self._max_items))
 
-    def _check_object(
+    def _add_object_errors(
         self, value: dict[str, Any], path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
         """Append the errors of an object's size, fields and required fields."""
-        self._check_size(len(value), path, out)
+        self._add_size_errors(len(value), path, out)
         if self._allows_no_additional:
             for name in value.keys() - self._properties.keys():
                 detail = f"{path}.{name} in body is a forbidden property"
@@ -231,7 +233,7 @@ class ValueSchema:
             build_required_error(prefix + name) for name in self._required if name not in value
         ]
 
-    def _check_size(self, size: int, path: str, out: list[FieldError]) -> None:
+    def _add_size_errors(self, size: int, path: str, out: list[FieldError]) -> None:
         """Append the errors of the number of an object's properties."""
         if self._min_properties is not None and size < self._min_properties:
             detail = f"{path} in body should have at least {self._min_properties} properties"
@@ -253,7 +255,7 @@ class _Number:
 
     def add_errors(self, value: float, path: str, out: list[FieldError]) -> None:
         """Append the errors of `value` to `out`."""
-        if not self._fits(value):
+        if not self._has_type_and_range(value):
             shape = f"with format {self._format}" if self._format else "(default format)"
             detail = f"Checked value must be of type {self._schema_type} {shape} in {path}"
             out.append(build_invalid_error(NO_FIELD, "", detail))
@@ -269,7 +271,7 @@ class _Number:
             relation = "less than" if self._excludes_high else "less than or equal to"
             out.append(_build_bound_error(path, value, relation=relation, bound=high))
 
-    def _fits(self, value: float) -> bool:
+    def _has_type_and_range(self, value: float) -> bool:
         """Return whether a number has the type and the range of the format."""
         if self._schema_type == "integer":
             low, high = _RANGES.get(self._format, _RANGES["int64"])
@@ -339,14 +341,14 @@ class _Branches:
         """Append the errors of `value`."""
         quoted_path = quote(path)
         if self._any_of:
-            branch_errors = [_list_errors(branch, value, path) for branch in self._any_of]
+            branch_errors = [_find_errors(branch, value, path) for branch in self._any_of]
             if all(branch_errors):
                 out.append(
                     _build_branch_error(f"{quoted_path} must validate at least one schema (anyOf)")
                 )
-                out += _find_shortest(branch_errors)
+                out += _find_fewest_errors(branch_errors)
         if self._one_of:
-            branch_errors = [_list_errors(branch, value, path) for branch in self._one_of]
+            branch_errors = [_find_errors(branch, value, path) for branch in self._one_of]
             matching = branch_errors.count([])
             if matching != 1:
                 match_count = (
@@ -354,15 +356,15 @@ class _Branches:
                 )
                 relation = "must validate one and only one schema (oneOf)"
                 out.append(_build_branch_error(f"{quoted_path} {relation}. {match_count}"))
-                out += _find_shortest(branch_errors)
+                out += _find_fewest_errors(branch_errors)
         if self._all_of:
-            self._check_all(value, path, out)
-        if self._not is not None and not _list_errors(self._not, value, path):
+            self._add_all_of_errors(value, path, out)
+        if self._not is not None and not _find_errors(self._not, value, path):
             out.append(_build_branch_error(f"{quoted_path} must not validate the schema (not)"))
 
-    def _check_all(self, value: Any, path: str, out: list[FieldError]) -> None:
+    def _add_all_of_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
         """Append the errors of all branches of allOf, and one that summarizes them."""
-        branch_errors = [_list_errors(branch, value, path) for branch in self._all_of]
+        branch_errors = [_find_errors(branch, value, path) for branch in self._all_of]
         out += [error for errors in branch_errors for error in errors]
         if any(branch_errors):
             suffix = ". None validated" if all(branch_errors) else ""
@@ -370,14 +372,14 @@ class _Branches:
             out.append(_build_branch_error(f"{quote(path)} {relation}{suffix}"))
 
 
-def _list_errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:
+def _find_errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:
     """Return the errors of a value by one branch."""
     out: list[FieldError] = []
     branch.add_errors(value, path, out)
     return out
 
 
-def _find_shortest(branch_errors: list[list[FieldError]]) -> list[FieldError]:
+def _find_fewest_errors(branch_errors: list[list[FieldError]]) -> list[FieldError]:
     """Return the shortest of several lists of errors; the first one of equal length."""
     fewest = min(len(errors) for errors in branch_errors)
     return next(errors for errors in branch_errors if len(errors) == fewest)

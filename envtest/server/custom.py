@@ -160,7 +160,7 @@ class CustomRules(Rules):
         first = objectmeta.find_change_errors(body["metadata"], old["metadata"])
         problems = self.compiled.validate(body, old, first=first, warnings=warnings)
         if subresource == "status":
-            return [_word_for_status(problem) for problem in problems]
+            return [_reword_for_status(problem) for problem in problems]
         return problems
 
     @override
@@ -210,7 +210,7 @@ def _validate_type(body: Mapping[str, Any], kind: str, api_version: str) -> list
     return problems
 
 
-def _word_for_status(problem: FieldError) -> FieldError:
+def _reword_for_status(problem: FieldError) -> FieldError:
     """Return a problem in kube-apiserver's words for a write to the status subresource.
 
     kube-apiserver validates such a write by the schema of the status alone. So a path within a

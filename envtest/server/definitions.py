@@ -61,7 +61,7 @@ class CrdController:
             return
         # A CRD that was not established is not served.
         if name in self._served_states:
-            self._withdraw(name)
+            self._stop_serving(name)
         self._briefs.pop(name, None)
         # Another CRD may wait for names that the deleted CRD had.
         self._process_all_crds()
@@ -72,7 +72,7 @@ class CrdController:
         for key in list(table.iterate_keys()):
             self._process_crd(key)
         for name in [name for name in self._served_states if table.get(name) is None]:
-            self._withdraw(name)
+            self._stop_serving(name)
 
     def _process_crd(self, key: str) -> None:
         """Take steps for one CRD until it is deleted or a step writes nothing."""
@@ -90,15 +90,15 @@ class CrdController:
         # The steps change this copy. managedFields are computed from its differences to `live`.
         body = {**live, "metadata": dict(live["metadata"]), "status": dict(live["status"])}
         if "deletionTimestamp" in live["metadata"]:
-            return self._clean_up(live, body)
+            return self._delete_custom_resources(live, body)
         are_names_accepted = body["spec"]["names"] == body["status"].get("acceptedNames")
         other_crds = self._read_other_crds(live["metadata"]["name"])
         if not are_names_accepted and accept_names(body, other_crds):
-            return self._write(live, body)
-        if set_approval_condition(body) or establish(body):
-            return self._write(live, body)
+            return self._write_crd(live, body)
+        if set_approval_condition(body) or set_established_when_accepted(body):
+            return self._write_crd(live, body)
         if read_condition(body, "Established") == "True":
-            self._serve(body)
+            self._serve_crd(body)
         return False
 
     def _read_other_crds(self, name: str) -> Iterator[Body]:
@@ -122,7 +122,7 @@ class CrdController:
             cached = self._briefs[stored.key] = stored.revision, brief
         return cached[1]
 
-    def _serve(self, body: Body) -> None:
+    def _serve_crd(self, body: Body) -> None:
         """Put every served version into the registry, in place of the previous ones."""
         name, spec = body["metadata"]["name"], body["spec"]
         state = (spec, body["status"].get("acceptedNames") or {})
@@ -140,7 +140,7 @@ class CrdController:
         if previous_state is not None or body["metadata"]["generation"] > 1:
             definition.convert_stored(self._api)
 
-    def _withdraw(self, name: str) -> None:
+    def _stop_serving(self, name: str) -> None:
         """Stop serving a deleted CRD, and forget its objects with their history."""
         plural, _, group = name.partition(".")
         self._api.registry.remove(group, plural)
@@ -148,7 +148,7 @@ class CrdController:
         self._waiting_crds.pop(f"{group}/{plural}", None)
         del self._served_states[name]
 
-    def _clean_up(self, live: Body, body: Body) -> bool:
+    def _delete_custom_resources(self, live: Body, body: Body) -> bool:
         """Remove a terminating CRD's objects, then the CRD.
 
         Args:
@@ -172,7 +172,7 @@ class CrdController:
             reason="InstanceDeletionInProgress",
             message=message,
         ):
-            return self._write(live, body)
+            return self._write_crd(live, body)
         # A CRD that was never served has no objects.
         if read_condition(body, "Established") != "True":
             return self._finish_deletion(
@@ -183,7 +183,7 @@ class CrdController:
         self._waiting_crds.pop(table_name, None)
         table = self._api.store.get_table(table_name)
         for key in list(table.iterate_keys()):
-            self._remove(table_name, key)
+            self._remove_custom_resource(table_name, key)
         if len(table):
             self._waiting_crds[table_name] = meta["name"]
             return False
@@ -192,7 +192,7 @@ class CrdController:
             live, body, reason="InstanceDeletionCompleted", message="removed all instances"
         )
 
-    def _remove(self, table_name: str, key: str) -> None:
+    def _remove_custom_resource(self, table_name: str, key: str) -> None:
         """Remove an object of a terminating CRD; one with finalizers is marked as terminating."""
         stored = self._api.store.get_table(table_name).get(key)
         if stored is None:
@@ -227,11 +227,11 @@ class CrdController:
             finalizer for finalizer in meta["finalizers"] if finalizer != CLEANUP_FINALIZER
         ]
         if meta["finalizers"]:
-            return self._write(live, body)
+            return self._write_crd(live, body)
         self._api.store.delete(_CRD_TABLE, meta["name"])
         return False
 
-    def _write(self, live: Body, body: Body) -> bool:
+    def _write_crd(self, live: Body, body: Body) -> bool:
         """Write a CRD with a new status; return True, as another step follows each write.
 
         Args:
@@ -285,7 +285,7 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
     # Of several conflicts, the condition reports the last one, as in kube-apiserver.
     for field, reason in _CONFLICTS.items():
         used_names = kinds if field in {"kind", "listKind"} else resources
-        fault = _find_conflict(names.get(field), accepted.get(field), used_names)
+        fault = _describe_conflict(names.get(field), accepted.get(field), used_names)
         if fault:
             verdict = ("False", reason, fault)
         elif names.get(field):
@@ -318,7 +318,7 @@ def _set_established(body: Body, *, are_names_accepted: bool) -> None:
         set_condition(status, "Established", value="False", reason="NotAccepted", message=message)
 
 
-def establish(body: Body) -> bool:
+def set_established_when_accepted(body: Body) -> bool:
     """Set Established to True once all names of a CRD are accepted; return whether it changed.
 
     The condition never becomes False again.
@@ -350,7 +350,7 @@ def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], s
     return resources - {""}, kinds - {""}
 
 
-def _find_conflict(requested: Any, accepted: Any, used: set[str]) -> str:
+def _describe_conflict(requested: Any, accepted: Any, used: set[str]) -> str:
     """Return a sentence about requested names that other CRDs have; empty if there are none.
 
     Args:

@@ -118,7 +118,7 @@ def _describe_resource(resource: StoredResource) -> list[dict[str, Any]]:
         main["categories"] = list(resource.categories)
     # Only kinds that are stored can be watched.
     if "watch" in resource.verbs:
-        main["storageVersionHash"] = _read_storage_hash(resource)
+        main["storageVersionHash"] = _compute_storage_hash(resource)
     subresources = [
         # Subresources are not stored, so they have no hash of their stored version.
         {
@@ -130,7 +130,7 @@ def _describe_resource(resource: StoredResource) -> list[dict[str, Any]]:
     return [main, *subresources]
 
 
-def _read_storage_hash(resource: StoredResource) -> str:
+def _compute_storage_hash(resource: StoredResource) -> str:
     """Return the hash by which clients see that the stored version of a kind changed."""
     if not resource.rules.is_custom:
         # kube-apiserver stores some built-in kinds in another version than the served one, so
@@ -148,7 +148,7 @@ def _read_storage_hash(resource: StoredResource) -> str:
     return base64.b64encode(hashlib.sha256(identifier.encode()).digest()[:8]).decode()
 
 
-def aggregate_groups(registry: Registry, *, core: bool) -> dict[str, Any]:
+def build_aggregated_discovery(registry: Registry, *, core: bool) -> dict[str, Any]:
     """Return the aggregated discovery document: the core group for /api, the others for /apis."""
     items = []
     for name, versions in _sort_groups(registry):

@@ -32,7 +32,7 @@ def negotiate_form(accept: str, *supported: Form) -> Form:
     Raises:
         StatusError: 406 when the client accepts no supported form.
     """
-    entries = sorted(map(_parse_entry, accept.split(",")), key=lambda entry: -entry[1])
+    entries = sorted(map(_parse_accept_entry, accept.split(",")), key=lambda entry: -entry[1])
     for media, _, params in entries:
         target = tuple(params.get(name, "") for name in ("g", "v", "as"))
         form = _FORMS.get(target)
@@ -44,7 +44,7 @@ def negotiate_form(accept: str, *supported: Form) -> Form:
     raise build_not_acceptable((JSON,))
 
 
-def _parse_entry(part: str) -> tuple[str, float, Mapping[str, str]]:
+def _parse_accept_entry(part: str) -> tuple[str, float, Mapping[str, str]]:
     """Return media type, quality and parameters of one entry of an Accept header.
 
     A quality that is no number counts as 0, which sorts the entry last.

@@ -119,7 +119,7 @@ def find_metadata_errors(
     if meta.get("generation", 0) < 0:
         detail = "must be greater than or equal to 0"
         problems.append(build_invalid_error("metadata.generation", meta["generation"], detail))
-    _check_lists(meta, old, problems)
+    _add_collection_errors(meta, old, problems)
     for finalizer in _get_if_changed(meta, old, "finalizers") or ():
         name_errors = find_qualified_name_errors(finalizer)
         problems += [
@@ -194,11 +194,11 @@ def find_change_errors(meta: Body, old: Body) -> list[FieldError]:
         for name in _IMMUTABLE
         if meta.get(name) != old.get(name)
     ]
-    _check_lists(meta, old, problems)
+    _add_collection_errors(meta, old, problems)
     return problems
 
 
-def _check_lists(meta: Body, old: Body, problems: list[FieldError]) -> None:
+def _add_collection_errors(meta: Body, old: Body, problems: list[FieldError]) -> None:
     """Validate labels, annotations and ownerReferences; add their errors to `problems`."""
     for name, validate in _COLLECTION_CHECKS:
         part = _get_if_changed(meta, old, name)

@@ -81,7 +81,7 @@ def read_write_options(
     if not query and not apply:
         # Most requests of controllers have no options, so there is nothing to validate.
         return WriteOptions(
-            False, _read_default_manager(agent), field_validation="Warn", force=False
+            False, _get_default_manager(agent), field_validation="Warn", force=False
         )
     validation = query.get("fieldValidation", "")
     manager = query.get("fieldManager", "")
@@ -99,13 +99,13 @@ def read_write_options(
         )
     if problems:
         raise build_invalid_object(kind, META_GROUP, name="", problems=problems)
-    field_manager = manager or _read_default_manager(agent)
+    field_manager = manager or _get_default_manager(agent)
     return WriteOptions(
         bool(dry_runs), field_manager, field_validation=validation or "Warn", force=bool(force)
     )
 
 
-def _read_default_manager(agent: str) -> str:
+def _get_default_manager(agent: str) -> str:
     """Return the default field manager: the product of the User-Agent, 128 characters at most."""
     return agent.partition("/")[0][:128]
 

@@ -89,7 +89,7 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
             # A write sets fields of metadata, but nothing below them. So a shallow copy protects
             # the original.
             decoded.body["metadata"] = dict(decoded.body["metadata"])
-        sets_other_version = _sets_other_version(decoded.body, stored)
+        sets_other_revision = _sets_other_revision(decoded.body, stored)
         decoded.complaints += complaints
         # Refusals quote the patched object as it was before `_fit_patched` decodes it in place.
         # A merge patch does not change its original, so a refusal applies it again. The result
@@ -113,7 +113,7 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
             # write, such as a webhook's, would only recur.
             if (
                 error.code != 409
-                or sets_other_version
+                or sets_other_revision
                 or not has_other_write
                 or attempt == _MAX_ATTEMPTS - 1
             ):
@@ -132,7 +132,7 @@ def _may_share_parts(call: AuthorizedCall) -> bool:
     return call.content_type == MERGE_PATCH and call.resource.rules.is_custom
 
 
-def _sets_other_version(body: dict[str, Any], stored: StoredObject) -> bool:
+def _sets_other_revision(body: dict[str, Any], stored: StoredObject) -> bool:
     """Return whether a patch sets a resourceVersion that is not the current one."""
     meta = body.get("metadata")
     revision = meta.get("resourceVersion") if isinstance(meta, dict) else None

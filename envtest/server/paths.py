@@ -95,7 +95,9 @@ class Documents:
                 else discovery.build_group_list(self._registry)
             )
             return Document(msgspec.json.encode(index), JSON)
-        data = msgspec.json.encode(discovery.aggregate_groups(self._registry, core=root == "api"))
+        data = msgspec.json.encode(
+            discovery.build_aggregated_discovery(self._registry, core=root == "api")
+        )
         headers = {"Vary": "Accept", "Cache-Control": "public"}
         return _tag_document(data, _AGGREGATED, known_etags=known_etags, headers=headers)
 

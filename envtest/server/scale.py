@@ -58,7 +58,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> JsonAnswer:
     options = read_write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
     # A second copy, because `live` must not change.
     body = resource.decode_object(stored)
-    _set_at(body, _find_paths(resource)["specReplicasPath"], replicas)
+    _set_value_at(body, _find_paths(resource)["specReplicasPath"], replicas)
     # A scale without resourceVersion applies to the state that was just read.
     body["metadata"]["resourceVersion"] = meta.get("resourceVersion") or str(stored.revision)
     written = await update_object(api, call, stored=stored, live=live, body=body, options=options)
@@ -106,15 +106,15 @@ def _build_scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, An
     """Return an object's Scale; as Go does, it leaves out a number of 0 and an empty selector."""
     paths, meta = _find_paths(resource), body["metadata"]
     fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: dict[str, Any] = {"replicas": _get_at(body, paths["statusReplicasPath"]) or 0}
-    selector = _get_at(body, paths["labelSelectorPath"])
+    status: dict[str, Any] = {"replicas": _get_value_at(body, paths["statusReplicasPath"]) or 0}
+    selector = _get_value_at(body, paths["labelSelectorPath"])
     # Built-in kinds have a LabelSelector; in custom resources the selector is a string.
     if isinstance(selector, dict):
         labels = selector.get("matchLabels") or {}
         selector = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
     if selector:
         status["selector"] = selector
-    replicas = _get_at(body, paths["specReplicasPath"]) or 0
+    replicas = _get_value_at(body, paths["specReplicasPath"]) or 0
     return {
         "kind": "Scale",
         "apiVersion": _VERSION,
@@ -124,14 +124,14 @@ def _build_scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, An
     }
 
 
-def _get_at(body: Any, path: str) -> Any:
+def _get_value_at(body: Any, path: str) -> Any:
     """Return the value at a path such as `.spec.replicas`; None if it or the path is absent."""
     for part in path.strip(".").split("."):
         body = body.get(part) if isinstance(body, dict) else None
     return body
 
 
-def _set_at(body: dict[str, Any], path: str, value: int) -> None:
+def _set_value_at(body: dict[str, Any], path: str, value: int) -> None:
     """Set the value at a path such as `.spec.replicas`; add absent parents."""
     *parents, field_name = path.strip(".").split(".")
     for parent in parents:

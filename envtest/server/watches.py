@@ -162,7 +162,7 @@ class ServedWatch:
         # aclosing ends the inner generator, and its waiter, together with this stream. Otherwise
         # it would end only when it is garbage-collected.
         async with aclosing(
-            self._follow(frames, log, position=position, after=revision)
+            self._stream_log(frames, log, position=position, after=revision)
         ) as following:
             async for chunk in following:
                 yield chunk
@@ -193,7 +193,7 @@ class ServedWatch:
             for start in range(0, len(lines), _BATCH_EVENTS)
         ]
 
-    async def _follow(
+    async def _stream_log(
         self, frames: _EventEncoder, log: EventLog, position: int, after: int
     ) -> AsyncGenerator[bytes]:
         """Yield frames of the events of a log, and of bookmarks when they are due.

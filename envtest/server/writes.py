@@ -299,7 +299,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     # Another write came while admission decided: each write stores another object.
     if api.get_table(resource).get(call.key) is not stored:
         raise resource.build_conflict_error(call.info.name)
-    return _commit(api, call, stored=stored, live=live, body=body, options=options)
+    return _store_update(api, call, stored=stored, live=live, body=body, options=options)
 
 
 def _is_stored_revision(revision: str) -> bool:
@@ -373,7 +373,7 @@ def _validate_update(
     ]
 
 
-def _commit(
+def _store_update(
     api: Api,
     call: AuthorizedCall,
     stored: StoredObject,

@@ -53,7 +53,7 @@ class NodePlace:
     inside_meta: bool = False
     no_defaults: str = ""
     rules: bool = True
-    uncorrelatable: str = ""
+    uncorrelatable_path: str = ""
 
     def build_child(self, step: str, **changes: Any) -> NodePlace:
         """Return the place of a node below this one: `step` is added to the path."""
@@ -68,11 +68,13 @@ def find_node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldEr
         path: the path of the schema, as messages print it.
         rules: whether rules are compiled.
     """
-    errors, rule_errors = _check_node(schema, NodePlace(path, rules=rules))
+    errors, rule_errors = _find_errors_at_and_below(schema, NodePlace(path, rules=rules))
     return errors + rule_errors
 
 
-def _check_node(schema: _Schema, place: NodePlace) -> tuple[list[FieldError], list[FieldError]]:
+def _find_errors_at_and_below(
+    schema: _Schema, place: NodePlace
+) -> tuple[list[FieldError], list[FieldError]]:
     """Return two lists of errors of a node and all nodes below it: of schemas, and of rules."""
     out = _validate_keywords(schema, place)
     rule_errors: list[FieldError] = []
@@ -85,16 +87,16 @@ def _check_node(schema: _Schema, place: NodePlace) -> tuple[list[FieldError], li
         detail = "additionalProperties and properties are mutual exclusive"
         out.append(build_forbidden_error(f"{place.path}.additionalProperties", detail))
     for child, child_place in _list_children(schema, place):
-        schema_errors, rule_failures = _check_node(child, child_place)
+        schema_errors, rule_failures = _find_errors_at_and_below(child, child_place)
         out += schema_errors
         rule_errors += rule_failures
     out += _validate_extensions(schema, place.path)
     if schema.get("x-kubernetes-validations"):
-        out += find_shape_errors(schema, place.path)
+        out += find_rule_field_errors(schema, place.path)
         # Rules are type-checked by the schema, so it must not have errors.
         if place.rules and not out:
             rule_errors += find_rule_errors(
-                schema, RulePlace(place.path, place.root, place.uncorrelatable)
+                schema, RulePlace(place.path, place.root, place.uncorrelatable_path)
             )
     out += _validate_items_and_keys(schema, place.path)
     return out, rule_errors
@@ -105,19 +107,19 @@ def _list_children(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema,
     additional = schema.get("additionalProperties")
     # An atomic map is replaced as a whole, so its fields have no old values.
     is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
-    fields_uncorrelatable = place.path if is_atomic else place.uncorrelatable
+    fields_uncorrelatable = place.path if is_atomic else place.uncorrelatable_path
     if isinstance(additional, Mapping):
         reason = "inside additionalProperties applying to object metadata"
         changes = {"no_defaults": reason} if place.inside_meta else {}
         yield (
             additional,
             place.build_child(
-                ".additionalProperties", uncorrelatable=fields_uncorrelatable, **changes
+                ".additionalProperties", uncorrelatable_path=fields_uncorrelatable, **changes
             ),
         )
     for name, child in (schema.get("properties") or {}).items():
         child_place = place.build_child(
-            f".properties[{name}]", uncorrelatable=fields_uncorrelatable
+            f".properties[{name}]", uncorrelatable_path=fields_uncorrelatable
         )
         # The type and metadata of whole and embedded objects; others are fields of that name.
         if name in _META and (place.root or schema.get("x-kubernetes-embedded-resource")):
@@ -130,8 +132,8 @@ def _list_children(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema,
     if isinstance(items, Mapping):
         # Only the items of lists of type map correspond to old items, by their keys.
         is_map = schema.get("x-kubernetes-list-type") == "map"
-        items_uncorrelatable = place.uncorrelatable or ("" if is_map else place.path)
-        yield items, place.build_child(".items", uncorrelatable=items_uncorrelatable)
+        items_uncorrelatable = place.uncorrelatable_path or ("" if is_map else place.path)
+        yield items, place.build_child(".items", uncorrelatable_path=items_uncorrelatable)
 
 
 def _list_branches(schema: _Schema, place: NodePlace) -> Iterator[tuple[_Schema, NodePlace]]:
@@ -317,7 +319,7 @@ _REASONS: Final = (
 )
 
 
-def find_shape_errors(schema: _Schema, path: str) -> list[FieldError]:
+def find_rule_field_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of rules that are found without compiling them."""
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
@@ -391,7 +393,7 @@ class RulePlace:
 
     path: str
     root: bool
-    uncorrelatable: str
+    uncorrelatable_path: str
 
 
 def find_rule_errors(schema: _Schema, place: RulePlace) -> list[FieldError]:
@@ -433,10 +435,10 @@ def _compile_rule(
                 f"{location}.messageExpression", message_expression, f"messageExpression {failure}"
             )
         )
-    if reads_old_self(expression) and place.uncorrelatable:
+    if reads_old_self(expression) and place.uncorrelatable_path:
         detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
         out.append(
-            build_invalid_error(f"{location}.rule", expression, detail + place.uncorrelatable)
+            build_invalid_error(f"{location}.rule", expression, detail + place.uncorrelatable_path)
         )
     if rule.get("optionalOldSelf") is not None and not reads_old_self(expression):
         detail = "may not be set if oldSelf is not used in rule"

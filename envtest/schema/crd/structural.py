@@ -65,7 +65,7 @@ def find_structural_errors(schema: _Schema, path: str) -> list[FieldError]:
         # The server cannot convert such a schema to a structural one. `find_node_errors` refuses
         # it.
         return out
-    _check_node(schema, "root", path=path, out=out)
+    _add_node_errors(schema, "root", path=path, out=out)
     return sorted(out, key=lambda error: error.message)
 
 
@@ -80,7 +80,7 @@ def _is_readable(schema: _Schema) -> bool:
     return all(_is_readable(child) for child in below if isinstance(child, Mapping))
 
 
-def _check_node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+def _add_node_errors(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
     """Append the errors of a node, and of all nodes below it, that break the structural rules.
 
     Args:
@@ -93,24 +93,24 @@ def _check_node(schema: _Schema, level: str, path: str, out: list[FieldError]) -
     if schema_type == "array" and items is None:
         out.append(build_required_error(f"{path}.items", "must be specified"))
     if isinstance(items, Mapping):
-        _check_node(items, "item", path=f"{path}.items", out=out)
+        _add_node_errors(items, "item", path=f"{path}.items", out=out)
     for name, child in (schema.get("properties") or {}).items():
-        _check_node(child, "field", path=f"{path}.properties[{name}]", out=out)
+        _add_node_errors(child, "field", path=f"{path}.properties[{name}]", out=out)
     additional = schema.get("additionalProperties")
     if additional is not None and level == "root":
         out.append(
             build_forbidden_error(f"{path}.additionalProperties", "must not be used at the root")
         )
     if isinstance(additional, Mapping):
-        _check_node(additional, "field", path=f"{path}.additionalProperties", out=out)
-    _check_int_or_string(schema, path, out)
-    _check_branches(schema, path, out)
-    _check_type(schema, level, path=path, out=out)
-    _check_embedded_object(schema, path, out)
-    _check_metadata(schema, level, path=path, out=out)
+        _add_node_errors(additional, "field", path=f"{path}.additionalProperties", out=out)
+    _add_int_or_string_errors(schema, path, out)
+    _add_branches_errors(schema, path, out)
+    _add_type_errors(schema, level, path=path, out=out)
+    _add_embedded_object_errors(schema, path, out)
+    _add_metadata_errors(schema, level, path=path, out=out)
 
 
-def _check_int_or_string(schema: _Schema, path: str, out: list[FieldError]) -> None:
+def _add_int_or_string_errors(schema: _Schema, path: str, out: list[FieldError]) -> None:
     """Append the errors of keywords that exclude x-kubernetes-int-or-string."""
     if not schema.get(_INT_OR_STRING_KEY):
         return
@@ -123,7 +123,7 @@ def _check_int_or_string(schema: _Schema, path: str, out: list[FieldError]) -> N
     ]
 
 
-def _check_type(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+def _add_type_errors(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
     """Append the errors of a node's type: missing, or not `object` where that is required."""
     schema_type = schema.get("type") or ""
     if schema.get(_EMBEDDED) and schema_type != "object":
@@ -139,7 +139,7 @@ def _check_type(schema: _Schema, level: str, path: str, out: list[FieldError]) -
         out.append(build_invalid_error(f"{path}.type", schema_type, "must be object at the root"))
 
 
-def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) -> None:
+def _add_embedded_object_errors(schema: _Schema, path: str, out: list[FieldError]) -> None:
     """Append the errors of an embedded resource.
 
     It needs properties, unless it keeps unknown fields.
@@ -154,7 +154,7 @@ def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) ->
         out.append(build_required_error(f"{path}.properties", detail))
 
 
-def _check_metadata(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+def _add_metadata_errors(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
     """Append the errors of type and metadata in a root or an embedded object."""
     properties = schema.get("properties") or {}
     is_object_node = level == "root" or bool(schema.get(_EMBEDDED))
@@ -188,14 +188,14 @@ def _has_only_names(metadata: _Schema) -> bool:
     return set_keywords <= {"type", "properties", "default"} and names <= {"name", "generateName"}
 
 
-def _check_branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
+def _add_branches_errors(schema: _Schema, path: str, out: list[FieldError]) -> None:
     """Append the errors of anyOf, allOf, oneOf and not, and of the pattern."""
     any_of = schema.get("anyOf") or []
     # The anyOf of an int-or-string is the only one that may set types. It stands at the node, or
     # in the first branch of allOf.
     if any_of != _INT_OR_STRING:
         for index, branch in enumerate(any_of):
-            _check_branch(branch, f"{path}.anyOf[{index}]", out)
+            _add_branch_errors(branch, f"{path}.anyOf[{index}]", out)
     for index, branch in enumerate(schema.get("allOf") or ()):
         is_int_or_string = index == 0 and branch.get("anyOf") == _INT_OR_STRING
         checked_part = (
@@ -203,11 +203,11 @@ def _check_branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
             if is_int_or_string
             else branch
         )
-        _check_branch(checked_part, f"{path}.allOf[{index}]", out)
+        _add_branch_errors(checked_part, f"{path}.allOf[{index}]", out)
     for index, branch in enumerate(schema.get("oneOf") or ()):
-        _check_branch(branch, f"{path}.oneOf[{index}]", out)
+        _add_branch_errors(branch, f"{path}.oneOf[{index}]", out)
     if schema.get("not") is not None:
-        _check_branch(schema["not"], f"{path}.not", out)
+        _add_branch_errors(schema["not"], f"{path}.not", out)
     pattern = schema.get("pattern") or ""
     try:
         compile_pattern(pattern)
@@ -216,14 +216,14 @@ def _check_branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
         out.append(build_invalid_error(f"{path}.pattern", pattern, detail))
 
 
-def _check_branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
+def _add_branch_errors(schema: _Schema, path: str, out: list[FieldError]) -> None:
     """Append the errors of keywords that a branch must not set, at any depth."""
-    _check_branches(schema, path, out)
+    _add_branches_errors(schema, path, out)
     if isinstance(schema.get("items"), Mapping):
-        _check_branch(schema["items"], f"{path}.items", out)
+        _add_branch_errors(schema["items"], f"{path}.items", out)
     properties = schema.get("properties") or {}
     for name, child in properties.items():
-        _check_branch(child, f"{path}.properties[{name}]", out)
+        _add_branch_errors(child, f"{path}.properties[{name}]", out)
     if schema.get("additionalProperties") is not None:
         detail = "must be undefined to be structural"
         out.append(build_forbidden_error(f"{path}.additionalProperties", detail))
@@ -240,11 +240,11 @@ def find_default_errors(schema: _Schema, path: str) -> list[FieldError]:
     out: list[FieldError] = []
     # Like an embedded object, the root has apiVersion, kind and metadata.
     root = {**schema, "x-kubernetes-embedded-resource": True}
-    _check_defaults(root, path, out, inside_meta=False)
+    _add_default_errors(root, path, out, inside_meta=False)
     return out
 
 
-def _check_defaults(
+def _add_default_errors(
     schema: _Schema, path: str, out: list[FieldError], *, inside_meta: bool
 ) -> None:
     """Append the errors of the defaults of a node and all below it.
@@ -263,10 +263,10 @@ def _check_defaults(
         out += _validate_default(schema, f"{path}.default", inside_meta=inside_meta)
     # The server validates no defaults in additionalProperties.
     if isinstance(schema.get("items"), Mapping):
-        _check_defaults(schema["items"], f"{path}.items", out, inside_meta=inside_meta)
+        _add_default_errors(schema["items"], f"{path}.items", out, inside_meta=inside_meta)
     for name, child in (schema.get("properties") or {}).items():
         is_inside_meta = inside_meta or (embedded and name in {"metadata", "apiVersion", "kind"})
-        _check_defaults(child, f"{path}.properties[{name}]", out, inside_meta=is_inside_meta)
+        _add_default_errors(child, f"{path}.properties[{name}]", out, inside_meta=is_inside_meta)
 
 
 def _validate_default(schema: _Schema, path: str, *, inside_meta: bool) -> list[FieldError]:
