@@ -1,4 +1,4 @@
-"""Manifests of an operator, made of its types and its manager: CRDs, roles, Deployment, webhooks.
+"""Manifests of an operator from its types and its manager: CRDs, roles, Deployment, webhooks.
 
 `python -m controller.scaffold MODULE` prints them all; `__main__` says what the module has. A name
 is imported when it is first used, as in `controller`: the types alone need no manager.
@@ -37,7 +37,7 @@ __all__ = [
     "create_webhook_configurations",
 ]
 
-# The imports above for run time; tests/controller/test_surface.py compares the two.
+# The same imports for run time; tests/controller/test_surface.py compares the two.
 _MODULES = {
     "definitions": "AGE READY Column CustomKind ScalePaths create_crd",
     "deployments": "DeploymentSettings create_deployment",

@@ -22,14 +22,17 @@ from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.scaffold.definitions import CustomKind, create_crd
 from controller.scaffold.deployments import DeploymentSettings, create_deployment
-from controller.scaffold.roles import create_roles, list_unwatched
-from controller.scaffold.webhookmanifests import create_webhook_configurations, list_unregistered
+from controller.scaffold.roles import create_roles, list_unwatched_kinds
+from controller.scaffold.webhookmanifests import (
+    create_webhook_configurations,
+    list_unregistered_webhooks,
+)
 
 PARTS = ("crds", "roles", "deployment", "webhooks")
 
 
 class _NoTransport:
-    """A transport of a manager that is only asked what was registered."""
+    """A transport for a manager that never runs, because only its registrations are read."""
 
     async def request(self, method: str, path: str, **_: Any) -> bytes:
         """Raise NoAnswer."""
@@ -47,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Print the manifests of the operator that the command line names.
 
     Args:
-        arguments: of the command line; by default those of the process.
+        arguments: the command line; None for that of the process.
     """
     parser = argparse.ArgumentParser(prog="python -m controller.scaffold", description=__doc__)
     parser.add_argument("module", help="the operator, for example widgets.operator")
@@ -73,25 +76,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--only", choices=PARTS, help="print one part")
-    chosen = parser.parse_args(arguments)
+    flags = parser.parse_args(arguments)
     sys.path.insert(0, str(Path.cwd()))  # where the operator's module usually is
     try:
-        # All are made before the first is printed: `kubectl apply -f -` must get no half of them.
-        manifests = list(
-            _create_manifests(_import_module(chosen.module, chosen.namespace), chosen)
-        )
+        # All are created before the first is printed: `kubectl apply -f -` must not get a part.
+        manifests = list(_create_manifests(_import_module(flags.module, flags.namespace), flags))
     except ConfigurationError as error:
-        parser.exit(1, f"{chosen.module}: {error}\n")
+        parser.exit(1, f"{flags.module}: {error}\n")
     for manifest in manifests:
-        sys.stdout.write("---\n" + yaml.safe_dump(_unshare_parts(manifest), sort_keys=False))
+        sys.stdout.write(
+            "---\n" + yaml.safe_dump(_copy_without_shared_parts(manifest), sort_keys=False)
+        )
 
 
 def _import_module(name: str, namespace: str) -> ModuleType:
     """Import the module of an operator, with the POD_NAMESPACE that its Pod has.
 
     Args:
-        name: of the module.
-        namespace: empty to leave the variable as it is.
+        name: the name of the module.
+        namespace: the value of POD_NAMESPACE; empty to leave it unchanged.
 
     Raises:
         ConfigurationError: there is no such module. Errors inside the module are raised as they
@@ -118,14 +121,14 @@ def _import_module(name: str, namespace: str) -> ModuleType:
 
 
 def _choose_namespace(namespace: str, options: ManagerOptions) -> str:
-    """Return the namespace of the manifests: that of the settings, or `default` if none has one.
+    """Return the namespace that the settings name; `default` if they name none.
 
     Args:
-        namespace: as in the command line; empty if it names none.
-        options: of the manager; they may name namespaces as well.
+        namespace: the namespace of the command line; empty if it names none.
+        options: the options of the manager; they may name namespaces as well.
 
     Raises:
-        ConfigurationError: two of them differ.
+        ConfigurationError: two settings name different namespaces.
     """
     signed = options.webhook_self_signed
     settings = {
@@ -144,9 +147,9 @@ def _choose_namespace(namespace: str, options: ManagerOptions) -> str:
 
 
 def _create_manifests(
-    module: ModuleType, chosen: argparse.Namespace
+    module: ModuleType, flags: argparse.Namespace
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the manifests of an operator, and name on standard error what they leave out.
+    """Yield the manifests of an operator; report omissions on standard error.
 
     Args:
         module: the operator's module.
@@ -159,56 +162,58 @@ def _create_manifests(
     if not callable(build):
         raise ConfigurationError("the module needs a function build(manager)")
     options = getattr(module, "OPTIONS", None) or ManagerOptions()
-    name = chosen.name or module.__name__.rsplit(".", 1)[-1].replace("_", "-")
-    namespace = _choose_namespace(chosen.namespace, options)
+    name = flags.name or module.__name__.rsplit(".", 1)[-1].replace("_", "-")
+    namespace = _choose_namespace(flags.namespace, options)
     kinds = getattr(module, "KINDS", ())
     # Each cluster has the namespace `default`.
-    if chosen.only is None and namespace != "default":
+    if flags.only is None and namespace != "default":
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    if chosen.only in {None, "crds"}:
+    if flags.only in {None, "crds"}:
         yield from map(create_crd, kinds)
     manager = Manager(_NoTransport(), options=options)
     # Only roles and webhooks depend on what `build` adds to the manager.
-    if chosen.only in {None, "roles", "webhooks"}:
+    if flags.only in {None, "roles", "webhooks"}:
         build(manager)
-    if chosen.only in {None, "roles"}:
+    if flags.only in {None, "roles"}:
         yield from create_roles(
             manager,
             name,
             namespace=namespace,
             writes=getattr(module, "WRITES", ()),
-            watched=chosen.watched,
+            watched=flags.watched,
         )
-    if chosen.only in {None, "deployment"}:
-        if not chosen.image:
-            raise ConfigurationError("--image names what the Deployment runs")
-        deploying = DeploymentSettings(name, namespace, chosen.image, replicas=chosen.replicas)
-        yield create_deployment(deploying, options)
-    if chosen.only in {None, "webhooks"}:
+    if flags.only in {None, "deployment"}:
+        if not flags.image:
+            raise ConfigurationError("the Deployment needs an image; name it with --image")
+        deployment_settings = DeploymentSettings(
+            name, namespace, flags.image, replicas=flags.replicas
+        )
+        yield create_deployment(deployment_settings, options)
+    if flags.only in {None, "webhooks"}:
         yield from create_webhook_configurations(manager, name, namespace=namespace, kinds=kinds)
-    for sentence in _list_omissions(manager, kinds, chosen):
+    for sentence in _list_omissions(manager, kinds, flags):
         sys.stderr.write(f"{module.__name__}: {sentence}\n")
 
 
 def _list_omissions(
-    manager: Manager, kinds: Sequence[CustomKind], chosen: argparse.Namespace
+    manager: Manager, kinds: Sequence[CustomKind], flags: argparse.Namespace
 ) -> Iterator[str]:
     """Yield a sentence for each kind that is in no role, and each webhook in no configuration."""
-    if chosen.only in {None, "roles"}:
-        for kind in list_unwatched(manager, chosen.watched):
+    if flags.only in {None, "roles"}:
+        for kind in list_unwatched_kinds(manager, flags.watched):
             yield (
                 f"{kind} is in no role, because its NamespaceSet is empty; name each namespace"
                 " with --watched"
             )
-    if chosen.only in {None, "webhooks"}:
-        for path in list_unregistered(manager, kinds):
+    if flags.only in {None, "webhooks"}:
+        for path in list_unregistered_webhooks(manager, kinds):
             yield (
                 f"webhook {path} is in no configuration, because its type is that of no kind in"
                 " KINDS and of no informer; write its configuration by hand"
             )
 
 
-def _unshare_parts(manifest: Mapping[str, Any]) -> Any:
+def _copy_without_shared_parts(manifest: Mapping[str, Any]) -> Any:
     """Return a manifest without shared parts, which YAML would write as anchors."""
     return json.loads(json.dumps(manifest))
 

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions made of types, so that the two can never tell different stories."""
+"""CustomResourceDefinitions created from types, so that schema and type always agree."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ class Column:
 
     Args:
         name: the header.
-        type: of the values: `string`, `integer`, `number`, `boolean` or `date`.
-        path: where a value is, a simple JSONPath: `.status.replicas`.
+        type: the type of the values: `string`, `integer`, `number`, `boolean` or `date`.
+        path: the simple JSONPath of a value: `.status.replicas`.
         wide: show the column with `-o wide` only.
     """
 
@@ -38,7 +38,7 @@ READY = Column("Ready", "string", '.status.conditions[?(@.type=="Ready")].status
 
 @dataclass(frozen=True)
 class ScalePaths:
-    """Where the subresource `scale` finds its numbers, for `kubectl scale` and autoscalers.
+    """The paths of the subresource `scale`, for `kubectl scale` and autoscalers.
 
     Args:
         replicas: the path of the desired number, in the spec.
@@ -58,15 +58,15 @@ class ScalePaths:
 
 @dataclass(frozen=True)
 class CustomKind:
-    """A kind and version, and what its CRD says beyond the schema.
+    """A kind and version, and the fields of its CRD that the type does not give.
 
     Args:
-        resource: its place in the API, and the type that the schema is made of.
+        resource: its group, version and names, and the type from which the schema is created.
         columns: the printer columns of `kubectl get`.
         short_names: the names that kubectl accepts in place of the plural.
         categories: the names under which `kubectl get` lists the kind together with others.
         selectable: fields that field selectors may name, for example `.spec.pool`.
-        labels: of the definition.
+        labels: the labels of the CustomResourceDefinition.
         scale: the subresource `scale`; None for none.
         is_served: whether the version is served.
         required: fields such as `spec` that the server requires although the type has a default
@@ -93,7 +93,7 @@ def create_crd(
 
     Args:
         kind: the version that is stored; names, categories and labels are taken from it.
-        older: further versions of the kind.
+        older: other served or stored versions of the kind.
         conversion: `spec.conversion`, for versions whose schemas differ; None for none.
 
     Raises:
@@ -125,7 +125,7 @@ def create_crd(
         "group": resource.group,
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "names": names,
-        "versions": [_define_version(version, kind) for version in (kind, *older)],
+        "versions": [_create_version(version, kind) for version in (kind, *older)],
     }
     if conversion is not None:
         spec["conversion"] = dict(conversion)
@@ -137,7 +137,7 @@ def create_crd(
     }
 
 
-def _define_version(version: CustomKind, stored: CustomKind) -> Schema:
+def _create_version(version: CustomKind, stored: CustomKind) -> Schema:
     """Return one version of a CustomResourceDefinition.
 
     Args:

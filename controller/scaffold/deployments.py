@@ -1,4 +1,4 @@
-"""A Deployment with probes, made of the options of a manager."""
+"""A Deployment with probes, created from the options of a manager."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,14 +16,15 @@ MARGIN_SECONDS = 10
 
 @dataclass(frozen=True, slots=True)
 class DeploymentSettings:
-    """How an operator is deployed.
+    """The settings of an operator's Deployment.
 
     Args:
-        name: of the Deployment, its ServiceAccount and its label `app.kubernetes.io/name`.
-        namespace: where it runs.
+        name: the name of the Deployment and the ServiceAccount, and the label
+            `app.kubernetes.io/name`.
+        namespace: the namespace in which it runs.
         image: the container image.
-        command: of the container; empty for the image's own.
-        replicas: how many Pods; more than one needs leader election or shards.
+        command: the command of the container; empty for the image's own.
+        replicas: the number of Pods; more than one needs leader election or shards.
         resources: requests and limits.
         environment: variables with fixed values.
     """
@@ -42,37 +43,37 @@ class DeploymentSettings:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def create_deployment(deploying: DeploymentSettings, options: ManagerOptions) -> Json:
+def create_deployment(settings: DeploymentSettings, options: ManagerOptions) -> Json:
     """Return the Deployment of an operator: restricted Pods, with the probes of its manager.
 
     Args:
-        deploying: name, image and size.
-        options: of the manager; its addresses give ports and probes.
+        settings: name, image and size.
+        options: the options of the manager; its addresses give ports and probes.
 
     Raises:
         ConfigurationError: the manager serves no probes that a kubelet can reach, or replicas
             would do the same work twice.
     """
-    if deploying.replicas > 1 and not options.leader_elect:
+    if settings.replicas > 1 and not options.leader_elect:
         raise ConfigurationError(
-            f"{deploying.replicas} replicas need leader_elect in ManagerOptions: without it each"
+            f"{settings.replicas} replicas need leader_elect in ManagerOptions: without it each"
             " reconciles all keys"
         )
     ports = _list_ports(options)
     if "probes" not in ports:
         raise ConfigurationError("set health_bind in ManagerOptions, for example to ':8081'")
-    labels = {"app.kubernetes.io/name": deploying.name}
+    labels = {"app.kubernetes.io/name": settings.name}
     container: Json = {
         "name": "manager",
-        "image": deploying.image,
-        **({"command": list(deploying.command)} if deploying.command else {}),
+        "image": settings.image,
+        **({"command": list(settings.command)} if settings.command else {}),
         "env": [
-            # For modules that take the namespace of the lease from it.
+            # Modules of operators read the namespace of the lease from this variable.
             {
                 "name": "POD_NAMESPACE",
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
             },
-            *({"name": name, "value": value} for name, value in deploying.environment.items()),
+            *({"name": name, "value": value} for name, value in settings.environment.items()),
         ],
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
@@ -84,7 +85,7 @@ def create_deployment(deploying: DeploymentSettings, options: ManagerOptions) ->
             "periodSeconds": 20,
         },
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "probes"}, "periodSeconds": 5},
-        "resources": dict(deploying.resources),
+        "resources": dict(settings.resources),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -92,7 +93,7 @@ def create_deployment(deploying: DeploymentSettings, options: ManagerOptions) ->
         },
     }
     pod: Json = {
-        "serviceAccountName": deploying.name,
+        "serviceAccountName": settings.name,
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": round(options.grace_seconds) + MARGIN_SECONDS,
         "securityContext": {
@@ -106,12 +107,12 @@ def create_deployment(deploying: DeploymentSettings, options: ManagerOptions) ->
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
-            "name": deploying.name,
-            "namespace": deploying.namespace,
+            "name": settings.name,
+            "namespace": settings.namespace,
             "labels": dict(labels),
         },
         "spec": {
-            "replicas": deploying.replicas,
+            "replicas": settings.replicas,
             "selector": {"matchLabels": dict(labels)},
             "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
         },

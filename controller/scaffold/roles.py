@@ -1,10 +1,11 @@
 """The RBAC rules that a manager needs, read from what was registered with it.
 
-The manager's informers tell what it reads. Only the reconcilers know what they write, so the
-operator declares that (`Writes`). Leases, events, reviews and certificates follow from options.
+The manager's informers show which kinds it reads. Only the reconcilers know which kinds they
+write, so the operator declares these (`Writes`). Leases, events, reviews and certificates follow
+from options.
 
-A role is made for each namespace in which a kind is watched, or one for the cluster (ClusterRole).
-A kind that no informer watches has no namespaces of its own.
+A role is created for each namespace in which a kind is watched, or one for the cluster
+(ClusterRole). A kind that no informer watches has no namespaces of its own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ _ALL = frozenset({""})
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """What the reconcilers write of one kind.
+    """The verbs that the reconcilers need to write objects of one kind.
 
     Args:
         resource: the kind.
@@ -42,7 +43,7 @@ class Writes:
 
     @classmethod
     def for_children(cls, resource: Resource[Any]) -> "Writes":
-        """Return the writes of a kind whose objects `ensure` keeps and the pass may delete.
+        """Return the verbs for children: objects that `ensure` writes and the pass may delete.
 
         Args:
             resource: the kind of the children.
@@ -79,9 +80,9 @@ def create_roles(
 
     Args:
         manager: with all informers, controllers and recorders added; it need not run.
-        name: of the objects.
-        namespace: where the operator runs.
-        writes: what the reconcilers write.
+        name: the name of all objects.
+        namespace: the namespace in which the operator runs.
+        writes: the kinds that the reconcilers write.
         watched: namespaces that a NamespacesInformer will watch later, besides those that it
             watches now.
     """
@@ -104,8 +105,8 @@ def create_roles(
     return objects
 
 
-def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
-    """Return the full names of the kinds whose NamespaceSets are empty, so that no role has them.
+def list_unwatched_kinds(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
+    """Return the full names of the kinds that are in no role, because their NamespaceSet is empty.
 
     Args:
         manager: as for `create_roles`.
@@ -185,7 +186,7 @@ def _list_write_permissions(
 ) -> Iterator[_Permission]:
     """Yield the permissions for declared writes, in the namespaces where the kind is watched.
 
-    `find_for_unwatched_kind` tells the namespaces of a kind that is not watched.
+    `find_for_unwatched_kind` returns the namespaces of a kind that is not watched.
     """
     for write in writes:
         kind = write.resource
@@ -214,9 +215,9 @@ def _list_own_permissions(
     """Yield the permissions of the manager itself: for events, leases, reviews, certificates.
 
     Args:
-        manager: its options tell which of these it uses.
-        namespace: where the operator runs.
-        watched_namespaces: where events are written.
+        manager: the manager, whose options say which of these it uses.
+        namespace: the namespace in which the operator runs.
+        watched_namespaces: the namespaces in which events are written.
     """
     options = manager.options
     if manager.has_recorders:
@@ -253,7 +254,7 @@ def _list_own_permissions(
 def _create_rules(permissions: Iterable[_Permission]) -> list[Json]:
     """Return the rules of a role: one for each resource and its names, with all their verbs.
 
-    The verbs keep their order, so that the printed manifest does.
+    The verbs keep their order, so that the printed manifest is always the same.
     """
     verbs: dict[tuple[str, str, tuple[str, ...]], dict[str, None]] = {}
     for permission in permissions:

@@ -1,9 +1,9 @@
-"""Structural schemas of types, as apiextensions.k8s.io/v1 wants them.
+"""Structural schemas of types, as apiextensions.k8s.io/v1 requires them.
 
-The JSON schema that pydantic makes (msgspec for plain Structs) is translated. References are
+The JSON schema from pydantic (from msgspec for plain Structs) is translated. References are
 written out, and titles dropped. An optional field is left out instead of null. No default
 materialises an empty value. A list `conditions` gets the list type that the Kubernetes API
-conventions want.
+conventions require.
 
 A structural schema cannot describe a union, a tuple of a fixed length, a type that contains
 itself, or a limit that does not apply to the field's type. These raise a TypeError that names the
@@ -32,7 +32,7 @@ _SECTIONS_FOR_PROGRAMMERS = re.compile(r"\n\s*(Args|Attributes|Raises|Returns):\
 
 
 def create_structural_schema(model: type) -> Schema:
-    """Return the structural OpenAPI v3 schema of a kind's type, for the caller to keep.
+    """Return the structural OpenAPI v3 schema of a kind's type; the caller may change it.
 
     Args:
         model: the type of the objects; it has `metadata`, and usually `spec` and `status`.
@@ -86,7 +86,7 @@ def _encode_schema(model: type) -> bytes:
     }
     required = [name for name in whole.get("required", ()) if name in parts and name != "status"]
     schema = {
-        "description": " ".join(_summarize(model).split()),
+        "description": " ".join(_read_api_description(model).split()),
         "type": "object",
         "required": required,
         "properties": {
@@ -101,7 +101,7 @@ def _encode_schema(model: type) -> bytes:
     return msgspec.json.encode({name: part for name, part in schema.items() if part})
 
 
-def _summarize(model: type) -> str:
+def _read_api_description(model: type) -> str:
     """Return the part of a type's docstring that describes the API."""
     docstring = model.__doc__ or ""
     if docstring.startswith(f"{model.__name__}("):
@@ -187,7 +187,7 @@ def _add_limits_dropped_by_pydantic(schema: Schema, path: str) -> None:
 
 
 def _set_key_of_conditions(properties: dict[str, Schema]) -> None:
-    """Make a list `conditions` a map whose key is `type`, as the API conventions want.
+    """Make a list `conditions` a map whose key is `type`, as the API conventions require.
 
     This applies only if the entries require `type` and `status`, and the list has no list type.
     """

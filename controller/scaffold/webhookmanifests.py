@@ -1,7 +1,7 @@
 """The Service and the configurations of a manager's webhooks, read from what was added to it.
 
-The manager knows path, port and type of a webhook, and the kinds of the operator tell which
-resources have that type. Operations are those of the webhook, CREATE and UPDATE if it names none.
+The manager knows path, port and type of a webhook. The kinds of the operator show which resources
+have that type. Operations are those of the webhook, CREATE and UPDATE if it names none.
 """
 
 import re
@@ -32,9 +32,9 @@ def create_webhook_configurations(
 
     Args:
         manager: with all informers and webhooks added; it need not run.
-        name: of the Deployment, and of the objects if the options name no others.
-        namespace: where the operator runs.
-        kinds: the operator's own; the kinds of the manager's informers are known.
+        name: the name of the Deployment, and of the objects if the options name no others.
+        namespace: the namespace in which the operator runs.
+        kinds: the operator's own kinds; the kinds of the manager's informers are known.
 
     Raises:
         ConfigurationError: nothing would write the caBundle of a configuration.
@@ -85,7 +85,7 @@ def create_webhook_configurations(
     return objects
 
 
-def list_unregistered(manager: Manager, kinds: Iterable[CustomKind] = ()) -> list[str]:
+def list_unregistered_webhooks(manager: Manager, kinds: Iterable[CustomKind] = ()) -> list[str]:
     """Return the paths of webhooks that get no configuration, because no kind has their type.
 
     The kinds are those of the operator and of its informers. MetadataOnly and Untyped count as the
@@ -94,7 +94,7 @@ def list_unregistered(manager: Manager, kinds: Iterable[CustomKind] = ()) -> lis
 
     Args:
         manager: as for `create_webhook_configurations`.
-        kinds: the operator's own.
+        kinds: the operator's own kinds.
     """
     types = {resource.type for resource in _list_resources(manager, kinds)}
     return [
@@ -108,7 +108,7 @@ def _list_resources(manager: Manager, kinds: Iterable[CustomKind]) -> list[Resou
     """Return the kinds of the operator and of the informers, each once with each type.
 
     MetadataOnly and Untyped are left out: objects of any kind can have these types. So they do not
-    tell for which resource a webhook is.
+    show for which resource a webhook is.
     """
     resources = [kind.resource for kind in kinds]
     resources += [informer.resource for informer in manager.informers]

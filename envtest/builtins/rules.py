@@ -134,7 +134,7 @@ class BuiltinRules(Rules):
 
     @override
     def prepare_create(self, body: Body) -> None:
-        """Set the first generation and the first status of a new object; drop those it has."""
+        """Set generation and status of a new object, in place of those that the client sent."""
         if self.counts_generations:
             body["metadata"]["generation"] = 1
         else:

@@ -101,7 +101,7 @@ class GarbageCollector:
             self._update_graph(table_name, event.current)
 
     def _remember_deletion(self, uid: str) -> None:
-        """Remember the uid of a deleted object; forget which events about it were recorded."""
+        """Remember the uid of a deleted object; drop the record of reports about it."""
         self._reported_owners = {pair for pair in self._reported_owners if uid not in pair}
         self._deleted_owners[uid] = None
         if len(self._deleted_owners) > _MOST_DELETED_OWNERS:
@@ -171,14 +171,14 @@ class GarbageCollector:
         Otherwise owners in a circle would wait for one another forever.
         """
 
-        def change(meta: dict[str, Any]) -> None:
+        def unblock_owners(meta: dict[str, Any]) -> None:
             """Let none of the owner references block its owner, in place."""
             for reference in meta["ownerReferences"]:
                 reference["blockOwnerDeletion"] = False
 
         dependents = self._list_dependents(node)
         if any(FOREGROUND in dependent.meta.finalizers for dependent in dependents):
-            self._change_metadata(node, change)
+            self._change_metadata(node, unblock_owners)
 
     def _delete_in_foreground(self, node: _Node) -> None:
         """Delete dependents; remove the finalizer of the owner once none of them blocks it."""
@@ -194,7 +194,7 @@ class GarbageCollector:
             self._remove_finalizer(node, FOREGROUND)
 
     def _sort_owners(self, node: _Node) -> _SortedOwners:
-        """Look up the owner of each reference, and sort the references by the result."""
+        """Return the uids of the owners by their state: existing, missing or waiting."""
         owners = _SortedOwners([], [], [])
         for reference in node.meta.ownerReferences:
             owner = self._find_owner(node, reference)
@@ -210,7 +210,7 @@ class GarbageCollector:
         """Return the metadata of an owner; None if the owner does not exist.
 
         An owner that cannot be looked up counts as existing: an owner of a kind that is not served
-        (unless its deletion was noted), or a namespaced owner of a cluster-scoped object.
+        (unless its deletion is remembered), or a namespaced owner of a cluster-scoped object.
         """
         resource = self._find_resource(reference)
         namespace = node.meta.namespace
@@ -272,7 +272,7 @@ class GarbageCollector:
     def _remove_reference(self, node: _Node, owner: str) -> None:
         """Remove the reference to the owner with this uid from an object."""
 
-        def change(meta: dict[str, Any]) -> None:
+        def remove_reference(meta: dict[str, Any]) -> None:
             """Remove the reference from metadata, in place."""
             remaining = [
                 reference
@@ -284,7 +284,7 @@ class GarbageCollector:
             else:
                 meta.pop("ownerReferences", None)
 
-        self._change_metadata(node, change)
+        self._change_metadata(node, remove_reference)
 
     def _change_metadata(self, node: _Node, change: Callable[[dict[str, Any]], None]) -> None:
         """Change the metadata of an object, unless it was deleted or recreated."""

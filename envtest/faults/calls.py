@@ -132,7 +132,7 @@ class Match:
         return self.where is None or self.where(call)
 
 
-class Count:
+class MatchCounter:
     """Counts the requests that match a rule, and selects those that get the fault.
 
     Args:
@@ -146,7 +146,7 @@ class Count:
         self._match_count = 0
         self._fault_count = 0
 
-    def select(self, call: Call) -> bool:
+    def count_and_decide(self, call: Call) -> bool:
         """Count a request; return whether it gets the fault."""
         match = self._match
         if not match.matches(call):

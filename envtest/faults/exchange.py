@@ -227,7 +227,7 @@ class Exchange:
         return answer
 
     def _apply_faults(self, number: int, piece: bytes) -> Iterator[Step]:
-        """Return the steps by which a piece is sent after all faults, each of which alters it."""
+        """Return the steps that send a piece, after each fault has altered it."""
         steps: Iterator[Step] = iter((piece,))
         for fault in self._faults:
             steps = _alter_steps(fault, number, steps)

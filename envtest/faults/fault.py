@@ -45,7 +45,7 @@ class ConnectionTornError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that the proxy sends in the server's place."""
+    """An answer that the proxy sends instead of the server."""
 
     status: int
     body: bytes
@@ -55,7 +55,7 @@ class Answer:
 
 
 class Fault:
-    """A fault that does nothing; each subclass overrides the method for its moment.
+    """A fault that does nothing; subclasses override the method of the step that they disturb.
 
     Attributes:
         watches_only: whether the fault alters events, so that only watches get it.
@@ -67,7 +67,7 @@ class Fault:
     replaces_server: ClassVar[bool] = False
 
     async def intercept_request(self) -> Answer | None:
-        """Act before the request is forwarded; return an answer to give in the server's place.
+        """Act before the request is forwarded; return an answer to send instead of the server's.
 
         Raises:
             ConnectionTornError: reset the connection.
@@ -82,7 +82,7 @@ class Fault:
         """
 
     def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:  # noqa: ARG002 - some count
-        """Yield the steps by which a piece of the answer is sent.
+        """Yield the steps that send a piece of the answer.
 
         Args:
             number: the number of the piece, counted from 1. Number 0 is an empty piece before the

@@ -23,7 +23,7 @@ from aiohttp.web_protocol import RequestHandler
 from typing_extensions import override
 
 from envtest.certs import Authority
-from envtest.faults.calls import Call, Count, Match, Record, read_call
+from envtest.faults.calls import Call, Match, MatchCounter, Record, read_call
 from envtest.faults.exchange import Exchange, Upstream, reset_connection
 from envtest.faults.fault import Fault
 from envtest.kubeconfig import build_kubeconfig
@@ -46,13 +46,13 @@ class Injection:
     def __init__(self, fault: Fault, match: Match, randomness: random.Random) -> None:
         self.fault = fault
         self.affected_calls: Record[Call] = Record()
-        self._count = Count(match, randomness)
+        self._count = MatchCounter(match, randomness)
 
-    def select(self, call: Call) -> bool:
+    def record_if_affected(self, call: Call) -> bool:
         """Return whether a request gets the fault, and record it if so."""
         if self.fault.watches_only and call.verb != "watch":
             return False
-        if not self._count.select(call):
+        if not self._count.count_and_decide(call):
             return False
         self.affected_calls.add(call)
         return True
@@ -63,7 +63,7 @@ class Proxy(RunningControlPlane):
 
     Attributes:
         calls: all requests that arrived, in order.
-        done: the requests that have ended, in the order of their ends.
+        ended_calls: the requests that have ended, in the order of their ends.
         injected: each fault that a request got, with that request, in order.
     """
 
@@ -73,7 +73,7 @@ class Proxy(RunningControlPlane):
         self.kind = plane.kind
         self.controllers = plane.controllers
         self.calls: Record[Call] = Record()
-        self.done: Record[Call] = Record()
+        self.ended_calls: Record[Call] = Record()
         self.injected: Record[tuple[Fault, Call]] = Record()
         self._plane = plane
         self._authority = Authority.create()
@@ -169,7 +169,7 @@ class Proxy(RunningControlPlane):
                 return await exchange.run()
             finally:
                 del self._open[scope]
-                self.done.add(call)
+                self.ended_calls.add(call)
         # The scope was cancelled, by _end_watch or by the end of the proxy.
         reset_connection(request)
         return web.Response()
@@ -178,7 +178,7 @@ class Proxy(RunningControlPlane):
         """Return the faults to inject into a request, and record them."""
         faults: list[Fault] = []
         for injection in self._injections:
-            if injection.select(call):
+            if injection.record_if_affected(call):
                 faults.append(injection.fault)
                 self.injected.add((injection.fault, call))
                 # The request does not reach the server, so later faults have nothing to act on.

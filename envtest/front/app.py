@@ -30,8 +30,8 @@ from envtest.front.connections import (
 from envtest.front.dispatch import (
     answer_call,
     build_missing_path_error,
-    check_verb,
     has_wrong_scope,
+    refuse_missing_verb,
 )
 from envtest.kinds.catalogue import list_resources
 from envtest.server.api import Api
@@ -99,16 +99,16 @@ class Front:
         try:
             return await self._answer(request, warnings)
         except StatusError as error:
-            return _render_refusal(request, error, warnings)
+            return _build_refusal_response(request, error, warnings)
         except ClientGoneError:
             # aiohttp demands a response, though nobody receives it.
             return web.Response()
         except DiskError as error:
-            _log.error("%s %s was not kept: %s", request.method, request.path, error)
-            return _render_refusal(request, StatusError(500, _NO_SPACE), warnings)
+            _log.error("%s %s was not stored: %s", request.method, request.path, error)
+            return _build_refusal_response(request, StatusError(500, _NO_SPACE), warnings)
         except Exception:  # noqa: BLE001  # any defect: the client gets a short answer, the log the trace
             _log.exception("%s %s failed", request.method, request.path)
-            return _render_refusal(
+            return _build_refusal_response(
                 request, build_unclassified_error("Internal error occurred"), warnings
             )
 
@@ -137,13 +137,13 @@ class Front:
             return (
                 _refuse_missing_path(info.path)
                 if document is None
-                else _render_document(request, query, document)
+                else _build_document_response(request, query, document)
             )
         resource = self.api.registry.find(info.group, info.version, info.resource)
         # `read_request` ignores repeated slashes at the beginning, but such a path does not exist.
         if resource is None or info.path.startswith("//") or has_wrong_scope(resource, info):
             return _refuse_missing_path(info.path)
-        check_verb(resource, info, request.method)
+        refuse_missing_verb(resource, info, request.method)
         accept = request.headers.get("Accept", "")
         form = negotiate_form(accept, "object", "table")
         if resource.deprecation:
@@ -271,7 +271,9 @@ def _build_response(
     return web.Response(status=code, body=data, headers=_build_headers(content_type, warnings))
 
 
-def _render_document(request: web.BaseRequest, query: Query, document: Document) -> web.Response:
+def _build_document_response(
+    request: web.BaseRequest, query: Query, document: Document
+) -> web.Response:
     """Return a document as a response."""
     data = document.data
     if document.media == JSON and _wants_pretty(request, query):
@@ -306,7 +308,7 @@ def _refuse_missing_path(path: str) -> web.Response:
     return _make_text_response(404, NOT_FOUND)
 
 
-def _render_refusal(
+def _build_refusal_response(
     request: web.BaseRequest, error: StatusError, warnings: list[str]
 ) -> web.Response:
     """Return a refusal as a response with its Status."""

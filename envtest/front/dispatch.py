@@ -36,7 +36,7 @@ _VERBS: dict[str, Verb] = {
 }
 
 
-def check_verb(resource: StoredResource, info: RequestInfo, method: str) -> None:
+def refuse_missing_verb(resource: StoredResource, info: RequestInfo, method: str) -> None:
     """Refuse a subresource or a verb that the resource does not have.
 
     Raises:

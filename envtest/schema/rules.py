@@ -85,7 +85,7 @@ class ValidationRule:
         self._quoted_rule = message or expression
         self._program, self._failure = self._compile_expression(expression)
         message_expression = rule.get("messageExpression")
-        # One that does not compile is ignored, so that the fixed message takes its place.
+        # An expression that does not compile is ignored, so the fixed message is used.
         self._message_program = (
             self._compile_expression(message_expression)[0] if message_expression else None
         )
@@ -114,7 +114,7 @@ class ValidationRule:
         Raises:
             CelError: the rule cannot be evaluated.
         """
-        # Every object breaks a rule that does not compile; the message says why it does not.
+        # Every object breaks a rule that does not compile; the message is the compile error.
         if self._program is None:
             return self._failure
         if self._program.evaluate(variables) is True:
@@ -123,7 +123,7 @@ class ValidationRule:
             try:
                 message = str(self._message_program.evaluate(variables)).strip()
             except CelError:
-                # As in kube-apiserver, the fixed message takes its place.
+                # As in kube-apiserver, the fixed message is used.
                 message = ""
             if message and "\n" not in message and len(message.encode()) <= _LONGEST_MESSAGE:
                 return message

@@ -254,7 +254,7 @@ class _Number:
         self._factor = schema.get("multipleOf")
 
     def add_errors(self, value: float, path: str, out: list[FieldError]) -> None:
-        """Append the errors of `value` to `out`."""
+        """Append the errors of a number to `out`."""
         if not self._has_type_and_range(value):
             shape = f"with format {self._format}" if self._format else "(default format)"
             detail = f"Checked value must be of type {self._schema_type} {shape} in {path}"
@@ -338,7 +338,7 @@ class _Branches:
         return cls(schema) if lists or schema.get("not") is not None else None
 
     def add_errors(self, value: Any, path: str, out: list[FieldError]) -> None:
-        """Append the errors of `value`."""
+        """Append the errors of a value by the branches to `out`."""
         quoted_path = quote(path)
         if self._any_of:
             branch_errors = [_find_errors(branch, value, path) for branch in self._any_of]
@@ -380,7 +380,7 @@ def _find_errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]
 
 
 def _find_fewest_errors(branch_errors: list[list[FieldError]]) -> list[FieldError]:
-    """Return the shortest of several lists of errors; the first one of equal length."""
+    """Return the list with the fewest errors; of equally short lists, the first."""
     fewest = min(len(errors) for errors in branch_errors)
     return next(errors for errors in branch_errors if len(errors) == fewest)
 

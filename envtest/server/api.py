@@ -92,7 +92,7 @@ class Api:
         return stored
 
     def check_namespace(self, resource: StoredResource, namespace: str, name: str) -> None:
-        """Refuse new objects where the namespace is missing or terminating.
+        """Refuse to create an object in a namespace that is missing or terminating.
 
         Raises:
             StatusError: 404 or 403.

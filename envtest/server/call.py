@@ -67,7 +67,7 @@ class ListAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JsonAnswer:
-    """An answer that is any other JSON object, a Status for one."""
+    """An answer that is any other JSON object, such as a Status."""
 
     code: int
     body: dict[str, Any]

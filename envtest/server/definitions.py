@@ -141,7 +141,7 @@ class CrdController:
             definition.convert_stored(self._api)
 
     def _stop_serving(self, name: str) -> None:
-        """Stop serving a deleted CRD, and forget its objects with their history."""
+        """Stop serving a deleted CRD, and drop its objects with their history."""
         plural, _, group = name.partition(".")
         self._api.registry.remove(group, plural)
         self._api.store.drop_table(f"{group}/{plural}")
@@ -208,7 +208,7 @@ class CrdController:
             self._api.store.write(table_name, key, body)
 
     def _finish_deletion(self, live: Body, body: Body, reason: str, message: str) -> bool:
-        """Drop the server's own finalizer of a terminating CRD that has no objects (any more).
+        """Remove the server's own finalizer from a terminating CRD without custom resources.
 
         If it was the last finalizer, delete the CRD.
 

@@ -177,10 +177,10 @@ def remove_or_terminate(
     # Kinds that mark the deletion themselves have no propagation at their first deletion.
     if not _is_marked_by_kind(resource, body):
         _set_propagation_finalizer(resource, body, options)
-    dry = bool(options.get("dryRun"))
+    is_dry_run = bool(options.get("dryRun"))
     if not resource.rules.can_be_removed(body):
-        return _terminate(api, resource, stored=stored, body=body, dry=dry)
-    if not dry:
+        return _terminate(api, resource, stored=stored, body=body, is_dry_run=is_dry_run)
+    if not is_dry_run:
         api.store.delete(resource.table_name, stored.key)
     return None
 
@@ -259,7 +259,12 @@ def _set_propagation_finalizer(
 
 
 def _terminate(
-    api: Api, resource: StoredResource, stored: StoredObject, body: dict[str, Any], *, dry: bool
+    api: Api,
+    resource: StoredResource,
+    stored: StoredObject,
+    body: dict[str, Any],
+    *,
+    is_dry_run: bool,
 ) -> StoredObject:
     """Mark an object as terminating; return the marked object.
 
@@ -283,6 +288,6 @@ def _terminate(
     if unchanged == body:
         # A repeated deletion: no write, no event.
         return stored
-    if dry:
+    if is_dry_run:
         return StoredObject(stored.key, stored.revision, _encode(resource.to_stored_form(body)))
     return api.store.write(resource.table_name, stored.key, resource.to_stored_form(body))

@@ -89,7 +89,7 @@ def generate_name(prefix: str) -> str:
 def find_metadata_errors(
     meta: Body, *, namespaced: bool, name_rule: NameRule, old: Body | None = None
 ) -> list[FieldError]:
-    """Return the errors of metadata, without those that only a comparison with the old shows.
+    """Return the errors of metadata; `find_change_errors` compares it with the old metadata.
 
     Args:
         meta: the metadata.

@@ -139,7 +139,7 @@ def read_list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) ->
     options = ListOptions(
         labels=parse_label_selector(query.get("labelSelector", "")),
         fields=parse_field_selector(query.get("fieldSelector", "")),
-        # As in kube-apiserver, a negative limit is none.
+        # As in kube-apiserver, a negative limit means no limit.
         limit=max(0, limit),
         token=query.get("continue", ""),
         version=version,

@@ -67,15 +67,15 @@ async def answer_patch(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     try:
         if is_apply:
             return await _apply_patch(api, call, options)
-        return await _change_existing(api, call, options)
+        return await _patch_existing(api, call, options)
     except PatchError as error:
         raise build_patch_error(error) from error
 
 
-async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions) -> ObjectAnswer:
+async def _patch_existing(api: Api, call: AuthorizedCall, options: WriteOptions) -> ObjectAnswer:
     """Apply a JSON, merge or strategic merge patch to an object that exists.
 
-    If another write comes in between, the patch is applied to the new state and tried again.
+    After a concurrent write, the patch is applied again, to the new state.
     """
     # Called for its 404: kube-apiserver reports a missing object before any fault of the patch.
     api.get_stored(call)
@@ -163,13 +163,13 @@ def _read_patch(
 
 
 def _require_object(value: Any) -> dict[str, Any]:
-    """Return the result of a patch; refuse one that is no object any more."""
+    """Return the result of a patch; refuse a result that is not an object."""
     if not isinstance(value, dict):
         raise failures.build_unprocessable()
     return value
 
 
-# How often a patch is tried while other writes come in between.
+# How often a patch is tried while concurrent writes change the object.
 _MAX_ATTEMPTS = 5
 
 _BuildObject = Callable[[], dict[str, Any]]
@@ -259,7 +259,7 @@ def _enforce_field_validation_on_patched(
 async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> ObjectAnswer:
     """Apply a configuration (server-side apply): create the object, or update owned fields.
 
-    If another write comes in between, the configuration is applied to the new state.
+    After a concurrent write, the configuration is applied again, to the new state.
     """
     resource = call.resource
     applied, duplicates = _read_applied(call)
@@ -293,7 +293,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
         # After `apply`, because kube-apiserver reports conflicts before a wrong name.
         fit_names_to_path(call, body)
         if stored is None or live is None:
-            _refuse_uid(call, body)
+            _refuse_creation_with_uid(call, body)
             # The version of an object that is gone; a new object must not have one.
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body=body, options=options, is_tracked=True)
@@ -316,8 +316,8 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
     raise resource.build_conflict_error(call.info.name)
 
 
-def _refuse_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
-    """Refuse to create an object for a configuration with a uid, which means an existing object.
+def _refuse_creation_with_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
+    """Refuse an apply that would create its object although the configuration has a uid.
 
     Raises:
         StatusError: 409.

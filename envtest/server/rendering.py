@@ -71,7 +71,7 @@ def build_table(
     include: str = "Metadata",
     headers: bool = True,
 ) -> dict[str, Any]:
-    """Return a Table.
+    """Return a Table with a row for each object.
 
     Args:
         rules: the rules of the kind, which know its columns and cells.

@@ -129,9 +129,9 @@ class ServedWatch:
     form: Form
 
     async def stream(self) -> AsyncGenerator[bytes]:
-        """Yield frames until the time is up, the kind is gone or the position is compacted.
+        """Yield frames until the timeout, the end of the kind or the compaction of the position.
 
-        A revision that is of the future or compacted yields one error frame.
+        A future or compacted revision yields one error frame.
         """
         include = self.call.query.get("includeObject", "")
         frames = _EventEncoder(self.api, self.call.resource, form=self.form, include=include)
@@ -202,8 +202,8 @@ class ServedWatch:
             frames: encodes the events.
             log: the history of the kind.
             position: the position in the log at which to begin.
-            after: a revision; events up to it are left out. A watch may ask for a revision of the
-                future, so this may be more than the position says.
+            after: a revision; events up to it are left out. A watch may ask for a future revision,
+                so this may be above the revision of the position.
         """
         deadline = time.monotonic() + (self.options.timeout or _LONGEST_SECONDS)
         next_bookmark = self._find_next_bookmark(deadline)
@@ -249,7 +249,7 @@ class ServedWatch:
         return min(now + BOOKMARK_SECONDS, last_bookmark if last_bookmark > now else deadline)
 
     def _encode_selected(self, frames: _EventEncoder, event: StoredChange) -> bytes:
-        """Return the frame of an event as this watch sees it; empty if it sees none.
+        """Return the frame of an event for this watch; empty if the watch does not select it.
 
         An object that begins to match the selectors is ADDED, and one that matches no longer is
         DELETED.

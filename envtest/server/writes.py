@@ -187,8 +187,7 @@ def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) ->
 async def answer_update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     """Answer a PUT on an object or one of its subresources.
 
-    If the client sends no resourceVersion and another write comes in between, the update is tried
-    again on the new state.
+    After a concurrent write, an update without a resourceVersion is tried again on the new state.
     """
     resource, subresource = call.resource, call.info.subresource
     options = read_write_options(
@@ -213,7 +212,7 @@ async def answer_update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
         raise _build_uid_error(resource, call, expected=uid, actual=live["metadata"]["uid"])
-    # The client wants a conflict if another write comes in between, or the kind demands it.
+    # The client, or the kind, wants a conflict after a concurrent write.
     if body["metadata"].get("resourceVersion") or not resource.rules.allows_unconditional_update:
         return await update_object(api, call, stored=stored, live=live, body=body, options=options)
     try:
@@ -259,7 +258,7 @@ def _build_uid_error(
     )
 
 
-async def update_object(  # noqa: PLR0913  # one write, seen from all sides
+async def update_object(  # noqa: PLR0913  # all parts of one write
     api: Api,
     call: AuthorizedCall,
     stored: StoredObject,
@@ -281,7 +280,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         is_tracked: whether managedFields are set already, as after an apply.
 
     Raises:
-        StatusError: 409 when another write came in between, 422 when the new object is invalid,
+        StatusError: 409 after a concurrent write, 422 when the new object is invalid,
             or the refusal of admission.
     """
     resource, subresource = call.resource, call.info.subresource
@@ -339,7 +338,7 @@ def _check_or_set_revision(
 def _restore_unchangeable(
     resource: StoredResource, subresource: str, body: dict[str, Any], live: dict[str, Any]
 ) -> None:
-    """Restore the fields that this write cannot change; raise the generation if it counts."""
+    """Restore the fields that this write cannot change; count a new generation if needed."""
     rules = resource.rules
     if subresource:
         rules.prepare_subresource(subresource, body, live)

@@ -64,7 +64,7 @@ def _get_message_fields(name: str) -> Mapping[int, Field] | None:
 
 
 def _is_list(fields: Mapping[int, Field]) -> bool:
-    """Return whether a message only wraps a list, which protobuf needs for lists of lists."""
+    """Return whether a message only wraps a list, as protobuf needs for lists of lists."""
     return 1 in fields and fields[1].shape == "list" and not fields[1].name
 
 
@@ -179,7 +179,7 @@ def _decode_double(data: bytes) -> float | int:
     """Decode a floating-point number; a whole number becomes an int, as Go writes it in JSON."""
     (value,) = struct.unpack("<d", data)
     if not math.isfinite(value):
-        raise ValueError("a number is infinite or none, which JSON cannot say")
+        raise ValueError("a number is infinite or NaN, which JSON cannot express")
     return int(value) if value.is_integer() and abs(value) < _LONGEST_WHOLE else value
 
 

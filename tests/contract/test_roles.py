@@ -258,12 +258,12 @@ async def register_webhooks(lab: FlowLab, proxy: Proxy, port: int | None) -> Non
 
     await lab.create(build_configuration(make_client_config))
     with anyio.fail_after(SECONDS):
-        await proxy.done.wait(
+        await proxy.ended_calls.wait(
             1, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
         )
     await lab.send("DELETE", f"/api/v1/namespaces/{HOME}/secrets/{CERTIFICATES}")
     with anyio.fail_after(SECONDS):
-        await proxy.done.wait(
+        await proxy.ended_calls.wait(
             2, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)
         )
 
@@ -330,7 +330,9 @@ async def play_flow(lab: FlowLab, proxy: Proxy) -> None:
         lambda lab: not lab.get_objects("ProviderConfig") and not lab.get_objects("NetworkPool")
     )
     with anyio.fail_after(SECONDS):
-        await proxy.done.wait(1, lambda call: (call.verb, call.resource) == ("patch", "events"))
+        await proxy.ended_calls.wait(
+            1, lambda call: (call.verb, call.resource) == ("patch", "events")
+        )
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ from controller.scaffold import (
     create_webhook_configurations,
 )
 from controller.scaffold.__main__ import main
-from controller.scaffold.roles import list_unwatched
+from controller.scaffold.roles import list_unwatched_kinds
 from controller.testing import FakeApi
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Webhook
 from envtest.schema.crd.definition import set_crd_defaults, validate_crd
@@ -503,8 +503,8 @@ def test_a_set_of_namespaces_is_allowed_name_by_name_with_what_is_written_there(
         manifest["kind"]
         for manifest in create_roles(manager, "op", namespace="home", writes=writes)
     ] == ["ServiceAccount"]
-    assert list_unwatched(manager) == ["gadgets.example.com"]
-    assert list_unwatched(manager, ["b"]) == []
+    assert list_unwatched_kinds(manager) == ["gadgets.example.com"]
+    assert list_unwatched_kinds(manager, ["b"]) == []
 
 
 def test_a_written_kind_that_is_cluster_scoped_is_allowed_in_the_whole_cluster() -> None:
@@ -611,7 +611,7 @@ def test_the_command_prints_all_manifests_of_a_module(
         main(["gadget_operator"])
     assert ended.value.code == 1
     output, errors = capsys.readouterr()
-    assert "--image names what the Deployment runs" in errors
+    assert "the Deployment needs an image; name it with --image" in errors
     assert output == ""  # nothing for kubectl to apply
     with pytest.raises(SystemExit):
         main(["no_such_operator"])

@@ -64,5 +64,5 @@ def test_a_write_that_finds_no_room_is_refused_as_by_etcd_and_may_be_tried_again
         "404",
         "201",
     ]
-    assert "POST /api/v1/namespaces/default/configmaps was not kept: " in done.stderr
+    assert "POST /api/v1/namespaces/default/configmaps was not stored: " in done.stderr
     assert "Traceback" not in done.stderr

@@ -99,7 +99,7 @@ async def test_a_watch_that_falls_silent_is_replaced_without_a_list() -> None:
         first, second = proxied.list_revisions("watch")
         assert first == second
         # The dead connection is not left open beside the new one.
-        await proxied.proxy.done.wait(2, lambda call: call.verb == "watch")
+        await proxied.proxy.ended_calls.wait(2, lambda call: call.verb == "watch")
 
 
 @asynccontextmanager

@@ -320,7 +320,7 @@ _REASONS: Final = (
 
 
 def find_rule_field_errors(schema: _Schema, path: str) -> list[FieldError]:
-    """Return the errors of rules that are found without compiling them."""
+    """Return the errors of the fields of rules, without compiling the rules."""
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
         location = f"{path}.x-kubernetes-validations[{index}]"

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from envtest.faults.calls import Call, Count, Match, read_call
+from envtest.faults.calls import Call, Match, MatchCounter, read_call
 
 
 def call(method: str, url: str) -> Call:
@@ -63,16 +63,16 @@ def test_a_predicate_sees_the_whole_request() -> None:
 
 
 def test_a_fault_is_injected_as_often_as_it_should() -> None:
-    count = Count(Match(verb="list", nth=2, times=2), random.Random(0))
+    count = MatchCounter(Match(verb="list", nth=2, times=2), random.Random(0))
     asked = [call("GET", NODES)] * 5
-    assert [count.select(call) for call in asked] == [False, True, True, False, False]
-    assert not count.select(call("GET", f"{NODES}/a"))
+    assert [count.count_and_decide(call) for call in asked] == [False, True, True, False, False]
+    assert not count.count_and_decide(call("GET", f"{NODES}/a"))
 
 
 def test_random_faults_are_the_same_for_the_same_seed() -> None:
     def select_fifty(seed: int) -> list[bool]:
-        count = Count(Match(chance=0.5), random.Random(seed))
-        return [count.select(call("GET", NODES)) for _ in range(50)]
+        count = MatchCounter(Match(chance=0.5), random.Random(seed))
+        return [count.count_and_decide(call("GET", NODES)) for _ in range(50)]
 
     assert select_fifty(1) == select_fifty(1) != select_fifty(2)
     assert 5 < sum(select_fifty(1)) < 45

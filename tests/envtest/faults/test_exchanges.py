@@ -122,7 +122,7 @@ async def test_a_late_request_runs_even_if_its_sender_has_gone() -> None:
                 group.cancel_scope.cancel()
             assert (await proxied.direct.list(GAUGES)).items == ()
             gate.set()
-            await proxied.proxy.done.wait(1)
+            await proxied.proxy.ended_calls.wait(1)
             assert [
                 gauge.metadata.name for gauge in (await proxied.direct.list(GAUGES)).items
             ] == ["a"]

@@ -154,4 +154,4 @@ async def open_and_close_proxy(plane: Plane) -> None:
             stack.enter_context(proxy.inject(silence_watch(), Match(times=1)))
             for _ in range(2):
                 await stack.enter_async_context(transport.stream(PATH, query={"watch": "1"}))
-        assert len(proxy.done) == 2
+        assert len(proxy.ended_calls) == 2

@@ -226,5 +226,5 @@ async def test_a_client_that_hangs_up_ends_its_watch_at_the_server_too() -> None
     async with run_proxied_plane() as proxied:
         async with proxied.transport.stream(PATH, query=BOOKMARKS) as chunks:
             await anext(chunks)
-            assert len(proxied.proxy.done) == 0
-        await proxied.proxy.done.wait(1)
+            assert len(proxied.proxy.ended_calls) == 0
+        await proxied.proxy.ended_calls.wait(1)
