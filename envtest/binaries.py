@@ -131,7 +131,7 @@ class _PlaneStarter:
         controllers: frozenset[Controller],
     ) -> RealControlPlane:
         """Start all processes; retry if another process has taken a port meanwhile."""
-        # A port that the caller names would be taken again.
+        # A port that the caller names is still taken at the next attempt.
         remaining_attempts = _MAX_ATTEMPTS if listen.endswith(":0") else 1
         while True:
             remaining_attempts -= 1
@@ -269,14 +269,15 @@ def _choose_advertised_address(host: str) -> str:
         address = ip_address(host)
     except ValueError:
         raise ListenError(
-            f"kube-apiserver listens on IP addresses only; {host!r} is none, write 127.0.0.1, say"
+            f"kube-apiserver listens on IP addresses only, and {host!r} is not one; "
+            "write 127.0.0.1 for example"
         ) from None
     is_local = address.is_loopback or address.is_unspecified
     return find_reachable_address(EVERYWHERE[0]) if is_local else host
 
 
 def _format_flags(arguments: dict[str, str]) -> list[str]:
-    """Return arguments as flags of a command line: `--name=value`."""
+    """Return the arguments as command-line flags: `--name=value`."""
     return [f"--{name}={value}" for name, value in arguments.items()]
 
 

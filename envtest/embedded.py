@@ -1,4 +1,4 @@
-"""The embedded API server: it is built from its parts, listens with TLS, and stops in order."""
+"""The embedded API server: build it from its parts, listen with TLS, and stop in order."""
 
 import os
 import secrets
@@ -182,8 +182,8 @@ async def serve(
             )
             api.store.drop_start_history()
             if namespace_controller or garbage_collector:
-                # A task group must be left by the task that entered it, which restricts callers.
-                # So there is a task group only if a controller runs.
+                # Only the task that enters a task group may leave it, which restricts callers. So
+                # a task group exists only if a controller runs.
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 stack.callback(tasks.cancel_scope.cancel)
                 if namespace_controller:
@@ -208,7 +208,7 @@ def _read_users(path: Path) -> dict[str, User]:
         content = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise TokenFileError(
-            f"{path} is no text ({error}); restore it from a copy, or remove it to have new users"
+            f"{path} is not UTF-8 ({error}); restore it from a copy, or delete it with its users"
         ) from error
     return parse_token_file(content, str(path))
 

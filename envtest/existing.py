@@ -18,7 +18,7 @@ from envtest.yamlerrors import YAML_ERRORS
 
 
 class ExistingControlPlane(RunningControlPlane):
-    """A running cluster; it is used as the current user of its kubeconfig."""
+    """A running cluster; the current user of its kubeconfig is the administrator."""
 
     kind = "existing"
 
@@ -28,8 +28,8 @@ class ExistingControlPlane(RunningControlPlane):
         self.controllers = frozenset(("namespaces", "garbage"))
         self._authority = authority
         self._token = str(user.get("token") or "")
-        certificate = _read_material(user, "client-certificate")
-        key = _read_material(user, "client-key")
+        certificate = _read_credential(user, "client-certificate")
+        key = _read_credential(user, "client-key")
         self._pair = KeyPair(certificate, key) if certificate and key else None
         if not self._token and self._pair is None:
             raise PlaneError("the kubeconfig's user has neither a token nor a client certificate")
@@ -47,7 +47,7 @@ class ExistingControlPlane(RunningControlPlane):
             context = _find_entry(document, "contexts", document["current-context"])["context"]
             cluster = _find_entry(document, "clusters", context["cluster"])["cluster"]
             user = _find_entry(document, "users", context["user"])["user"]
-            return cls(cluster["server"], _read_material(cluster, "certificate-authority"), user)
+            return cls(cluster["server"], _read_credential(cluster, "certificate-authority"), user)
         except (OSError, *YAML_ERRORS, TypeError, StopIteration) as error:
             raise PlaneError(
                 f"{path} is no usable kubeconfig ({error!r}); set KUBECONFIG"
@@ -62,12 +62,12 @@ class ExistingControlPlane(RunningControlPlane):
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
-        """Refuse: users of a cluster that was not started here cannot be created.
+        """Refuse to create a user, because this cluster was not started here.
 
         Raises:
             PlaneError: always.
         """
-        raise PlaneError(f"user {name} cannot be made on a cluster that was not started here")
+        raise PlaneError(f"user {name} cannot be created in a cluster that was not started here")
 
     @override
     def create_admin_tls(self) -> ssl.SSLContext:
@@ -87,8 +87,8 @@ def _find_entry(document: dict[str, Any], section: str, name: str) -> dict[str, 
     return entry
 
 
-def _read_material(owner: dict[str, Any], name: str) -> bytes:
-    """Return the content of NAME-data, or of the file that NAME names; empty without both."""
+def _read_credential(owner: dict[str, Any], name: str) -> bytes:
+    """Return the decoded field NAME-data, or the file in field NAME; empty without both."""
     if owner.get(f"{name}-data"):
         return base64.b64decode(owner[f"{name}-data"])
     return Path(owner[name]).read_bytes() if owner.get(name) else b""

@@ -42,13 +42,13 @@ from envtest.processes import Child, Children, PortTakenError
 from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 
 NAMESPACE = "metallb-system"
-"""The namespace of its objects."""
+"""The namespace of MetalLB's objects."""
 
 _GROUP = "metallb.io"
 _MAX_ATTEMPTS = 5
 _USAGE_SECONDS = 30.0
 _HEALTH_PORT = "health-probe-port"
-"""A flag that only those controllers have that serve their metrics over TLS (since 0.16)."""
+"""A flag of controllers that serve their metrics over TLS (since 0.16)."""
 _STARTED = re.compile(r"MetalLB controller starting version (\S+)")
 # The controller counts its reads of the pools. After the first one, its caches are filled.
 _HAS_READ_POOLS = re.compile(r"^metallb_k8s_client_updates_total [1-9]", re.MULTILINE)
@@ -91,7 +91,7 @@ class MetalLB:
         """Return its metrics in the text format of Prometheus.
 
         Raises:
-            PlaneError: it does not answer, or with an error.
+            PlaneError: the controller does not answer, or answers with an error.
         """
         try:
             async with (
@@ -220,7 +220,7 @@ def _create_metrics_session(url: str, token: str) -> ClientSession:
 
 
 @lru_cache(maxsize=16)
-def _read_flags(program: Path, modified: int) -> str:  # noqa: ARG001 - part of what is kept
+def _read_flags(program: Path, modified: int) -> str:  # noqa: ARG001 - part of the cache key
     """Return a controller's help about its flags; empty if it cannot be run, or takes too long.
 
     Args:

@@ -111,7 +111,9 @@ def read_crds(path: Path) -> list[dict[str, Any]]:
             if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition"
         ]
     if not definitions:
-        raise PlaneError(f"{path} holds no CustomResourceDefinition; name another file or folder")
+        raise PlaneError(
+            f"{path} contains no CustomResourceDefinition; name another file or folder"
+        )
     return definitions
 
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# After this time, a process that was given a port listens on it, or never will.
+# After this time, a process either listens on its chosen port or never will.
 _NOTED_SECONDS = 120.0
 
 
@@ -35,7 +35,7 @@ def choose_free_port(host: str, notes: Path | None = None) -> int:
 
 
 def _reserve_port(note: Path) -> bool:
-    """Create the note of a port; return False if it exists, as another process has the port."""
+    """Create the note of a port; return False if another process has already created it."""
     try:
         note.touch(exist_ok=False)
     except FileExistsError:

@@ -30,8 +30,8 @@ _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _STDERR = 2
 _PAUSE_SECONDS = 0.1
-_ASK_SECONDS = 2.0
-_WATCH_SECONDS = 0.5
+_REQUEST_SECONDS = 2.0
+_POLL_SECONDS = 0.5
 _ANYTHING = re.compile("")
 _LOG_LINES = 15
 # Some programs log a whole stack trace in one line.
@@ -67,7 +67,7 @@ class Children:
     """Starts the processes of one control plane.
 
     Args:
-        settings: how long to wait for them, and whether their output is shown.
+        settings: the timeouts for start and stop, and whether output is shown.
         folder: the folder for their logs.
         stack: the processes are stopped when this stack is closed.
     """
@@ -152,11 +152,11 @@ class Children:
         """Wait for the end of a process, which is always an error.
 
         Raises:
-            PlaneError: it ended; the message ends with its last lines.
+            PlaneError: the process ended; the message ends with its last lines.
         """
         # Only Linux has an event for the end of a process (a pidfd).
         while child.process.poll() is None:  # noqa: ASYNC110
-            await anyio.sleep(_WATCH_SECONDS)
+            await anyio.sleep(_POLL_SECONDS)
         raise await self._explain_failure(child)
 
     async def _explain_failure(self, child: Child) -> PlaneError | PortTakenError:
@@ -200,7 +200,7 @@ async def _is_answer_ready(session: ClientSession, path: str, content: re.Patter
     """Send one GET request; return whether the answer is 200 and contains the pattern."""
     try:
         # Another process that has the port may never answer.
-        with anyio.move_on_after(_ASK_SECONDS):
+        with anyio.move_on_after(_REQUEST_SECONDS):
             async with session.get(path) as answer:
                 return answer.status == 200 and content.search(await answer.text()) is not None
     except ClientError:
@@ -243,7 +243,7 @@ def _copy_lines(output_pipe: IO[bytes], log: Path) -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """Make the kernel kill this process when its parent dies; runs between fork and exec."""
+    """Ask the kernel to kill this process when its parent dies; called between fork and exec."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         # The parent died before the call above.

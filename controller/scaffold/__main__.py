@@ -153,7 +153,7 @@ def _create_manifests(
 
     Args:
         module: the operator's module.
-        chosen: the arguments of the command line.
+        flags: the arguments of the command line.
 
     Raises:
         ConfigurationError: the module has no `build`, or no Deployment can be made of its options.

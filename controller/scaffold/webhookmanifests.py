@@ -28,7 +28,7 @@ def create_webhook_configurations(
     """Return the Service of a manager's webhooks and the webhook configurations.
 
     The list is empty if the manager has no webhooks or does not serve them. A webhook whose type
-    is that of no kind is left out; `list_unregistered` returns these.
+    is that of no kind is left out; `list_unregistered_webhooks` returns these.
 
     Args:
         manager: with all informers and webhooks added; it need not run.

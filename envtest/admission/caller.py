@@ -157,7 +157,7 @@ class Caller:
         client = hook.body.get("clientConfig") or {}
         seconds = int(hook.body.get("timeoutSeconds") or _DEFAULT_SECONDS)
         url, connect_url = _build_urls(self._api, client, seconds)
-        # The message if the time is up; an error takes its place.
+        # The message after a timeout; an error replaces it.
         why: object = "context deadline exceeded"
         with anyio.move_on_after(seconds):
             try:
@@ -230,7 +230,7 @@ def _create_tls(bundle: str) -> ssl.SSLContext:
 
 
 def _build_urls(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, str]:
-    """Return the URL of a webhook, and the same URL with the host to connect to.
+    """Return the URL that names a webhook, and the URL to connect to.
 
     As in the real server, a Service is reached by its cluster IP or, for type ExternalName, by its
     external name. Nothing routes cluster IPs of the embedded server, so only an ExternalName such

@@ -118,7 +118,7 @@ class Matcher:
         self._api = api
 
     def find_invocation(self, hook: Hook, attributes: AdmissionAttributes) -> Invocation | None:
-        """Return how to call a webhook about a write; None if it is not called.
+        """Return the invocation of a webhook for a write; None if the write does not match it.
 
         Raises:
             StatusError: the namespace does not exist, or a match condition cannot be evaluated
@@ -129,7 +129,7 @@ class Matcher:
             if not self._matches_namespace(hook, attributes):
                 return None
         except StatusError as error:
-            # As in the real server, the error only counts if all else matches.
+            # As in the real server, the error is raised only if object and rules match.
             namespace_error = error
         if not _matches_object(hook, attributes):
             return None
@@ -188,7 +188,7 @@ class Matcher:
     def _iterate_versions(
         self, request_resource: StoredResource, subresource: str
     ) -> Iterator[StoredResource]:
-        """Yield the other resources that show the same objects and have the subresource."""
+        """Yield the other resources that share the table and have the subresource."""
         for other in self._api.registry:
             has_subresource = not subresource or subresource in other.subresources
             is_same_table = other.table_name == request_resource.table_name

@@ -30,13 +30,13 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """How long clients may take, in seconds.
+    """The time limits of clients, in seconds.
 
     Args:
-        head: for sending the request line and headers of a connection's first request.
-        body: for sending a body, counted from its head.
-        idle: between two requests.
-        write: for receiving a chunk of a watch.
+        head: the limit for sending the head of a connection's first request.
+        body: the limit for sending a body after its head.
+        idle: the limit between two requests.
+        write: the limit for receiving a chunk of a watch.
     """
 
     head: float = 32.0
@@ -46,7 +46,7 @@ class Deadlines:
 
 
 class Watchers:
-    """The open watches, each with the client's connection, at whose end the watch ends."""
+    """The open watches, each with its client's connection; a watch ends with its connection."""
 
     def __init__(self) -> None:
         self._open: dict[anyio.CancelScope, RequestHandler] = {}

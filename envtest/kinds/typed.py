@@ -18,7 +18,7 @@ Shape = Literal["struct", "map", "array", "string", "integer", "number", "boolea
 
 
 class TypedError(Exception):
-    """A value of the wrong type for its field; the message is Go's."""
+    """A value has the wrong type for its field; the message is Go's."""
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class TypedNode:
         format: the OpenAPI format, or Time or MicroTime.
         properties: the schemas of a struct's fields.
         element: the schema of a map's values or an array's items.
-        children: the nodes below that were built so far.
+        children: the nodes of fields and items that were built so far.
     """
 
     name: str
@@ -65,8 +65,8 @@ class TypedNode:
 def load_node(name: str) -> TypedNode:
     """Return the node of a schema, such as `io.k8s.api.core.v1.Service`.
 
-    A node is what decoding needs of one OpenAPI schema: the shape of its values, and the Go type
-    that error messages name. The catalogue has the schemas of the built-in kinds.
+    A node has the parts of an OpenAPI schema that decoding needs: the shape of values, and the Go
+    type that error messages name. The catalogue has the schemas of the built-in kinds.
     """
     body = get_schema(name)
     type_name = name.rpartition(".")[2]
@@ -206,7 +206,7 @@ def _decode_members(
         TypedError: a value has the wrong type.
     """
     element_node = node.get_item_node()
-    zero = _build_zero(element_node)
+    zero = _build_zero_value(element_node)
     if isinstance(value, dict):
         return {
             key: _decode_value(
@@ -262,8 +262,8 @@ def _normalize_text(value: str, node: TypedNode) -> str:
     return value
 
 
-def _build_zero(node: TypedNode) -> Any:
-    """Return the zero value of a node's Go type, which Go decodes null in a list or map to."""
+def _build_zero_value(node: TypedNode) -> Any:
+    """Return the zero value of a node's Go type: Go stores it for null in a list or map."""
     zeros = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
     return zeros.get(node.shape, {} if node.shape in {"struct", "map"} else None)
 

@@ -73,7 +73,7 @@ class PatchHints:
         return self._build_hint(property_schema, property_schema.get("items", {}))
 
     def _find_field(self, field: str) -> Schema:
-        """Return the schema of a field, as this type declares it with its extensions.
+        """Return the schema of a field of this type, with its extensions.
 
         Raises:
             PatchError: 500 if this type has no fields, or not this one.

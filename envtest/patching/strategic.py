@@ -32,8 +32,8 @@ def apply_strategic_patch(doc: Any, patch: Any, hints: PatchHints) -> Any:
 def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
     """Return a map with a map of the patch merged in.
 
-    Directives are handled before the other members: first `$patch`, which takes the place of all
-    else, then `$retainKeys`, then `$setElementOrder`.
+    Directives are handled before the other members: first `$patch`, which replaces all other
+    handling, then `$retainKeys`, then `$setElementOrder`.
     """
     if PATCH in patch:
         return _apply_directive(patch)
@@ -99,7 +99,7 @@ def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
             if name in container and not isinstance(container[name], list):
                 raise strategic_lists.build_type_error("[]interface {}", container[name])
         hint = hints.get_list_hint(name)
-        result = strategic_lists.merge_ordered(
+        result = strategic_lists.merge_in_order(
             merged.get(name), rest.get(name), order=order, hint=hint, merge_map=merge_map
         )
         if result is not None:

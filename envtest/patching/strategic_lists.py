@@ -124,7 +124,7 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
     """Return two lists merged item by item, or the patch's list if the strategy is not merge."""
     if hint.strategy != MERGE:
         return patch
-    # Two empty lists have no items whose type `are_items_maps` could tell.
+    # `are_items_maps` refuses two empty lists, because they show no type of items.
     if not original and not patch:
         return original
     if are_items_maps(original, patch):
@@ -140,7 +140,9 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
     patch_index = _ItemIndex(patch, key)
     ordered_items = [item for item in merged if item in patch_index]
     other_items = [item for item in merged if item not in patch_index]
-    return _interleave(ordered_items, other_items, order=patch, live=original, key=key)
+    return _arrange_with_live_items(
+        ordered_items, other_items, order=patch, live=original, key=key
+    )
 
 
 def delete_items(original: Items, deleted: Items, hint: Hint, merge_map: MergeMap) -> Items:
@@ -148,7 +150,7 @@ def delete_items(original: Items, deleted: Items, hint: Hint, merge_map: MergeMa
 
     As in the real server, lists of maps are merged instead.
     """
-    # Two empty lists have no items whose type `are_items_maps` could tell.
+    # `are_items_maps` refuses two empty lists, because they show no type of items.
     if not original and not deleted:
         return original
     if are_items_maps(original, deleted):
@@ -159,7 +161,7 @@ def delete_items(original: Items, deleted: Items, hint: Hint, merge_map: MergeMa
     return [item for item in original if item not in deleted_index]
 
 
-def merge_ordered(
+def merge_in_order(
     original: Items | None, patch: Items | None, order: Items, hint: Hint, merge_map: MergeMap
 ) -> Items | None:
     """Return two lists merged and sorted by an order of items; None if neither list exists.
@@ -183,7 +185,9 @@ def merge_ordered(
     other_items = [item for item in merged if item not in order_index]
     # Called for its errors, which the real server reports only now.
     are_items_maps(original or [], patch or [])
-    return _interleave(ordered_items, other_items, order=order, live=original or [], key=key)
+    return _arrange_with_live_items(
+        ordered_items, other_items, order=order, live=original or [], key=key
+    )
 
 
 def _refuse_missing_keys(merged: Items, order: Items, key: str) -> None:
@@ -210,7 +214,7 @@ def _refuse_wrong_order(patch: Items, order: Items, key: str) -> None:
     """
     if not patch or not order:
         return
-    # Each search goes on behind the previous match, so that the matches follow each other.
+    # Each search continues after the previous match, so the matches have the order of `order`.
     following_items = iter(order)
     for item in patch:
         if key and not isinstance(item, dict):
@@ -319,10 +323,10 @@ def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) 
     return merged
 
 
-def _interleave(
+def _arrange_with_live_items(
     ordered_items: Items, other_items: Items, order: Items, live: Items, key: str
 ) -> Items:
-    """Return the items of a patch in its order, with the others between them as in the live list.
+    """Return the items of a patch in its order; the live list places all others among them.
 
     Args:
         ordered_items: the merged items that the order has.
@@ -336,7 +340,7 @@ def _interleave(
     ordered = _arrange_items(ordered_items, order_index)
     out: Items = []
     while others and ordered:
-        # An item of the server comes first if it stands before the next ordered item now.
+        # An item of the server comes first if it precedes the next ordered item in the live list.
         other_position, ordered_position = (
             live_index.get_position(others[0]),
             live_index.get_position(ordered[0]),
@@ -348,8 +352,8 @@ def _interleave(
 def _arrange_items(items: Items, order: _ItemIndex) -> Items:
     """Return items in the order of a list that normally has all of them.
 
-    If the list lacks some, the real server sorts by an inconsistent comparison, so the result is
-    that of its algorithm. For short lists that is insertion sort, which is repeated here. For
+    If the list lacks some, the real server sorts by an inconsistent comparison, so the result
+    depends on its algorithm. For short lists that is insertion sort, which is repeated here. For
     longer lists no client can rely on an order.
     """
     positions = [order.get_position(item) for item in items]
@@ -358,12 +362,12 @@ def _arrange_items(items: Items, order: _ItemIndex) -> Items:
     ranked = list(zip(positions, items, strict=True))
     for end in range(1, len(ranked)):
         index = end
-        while index and _comes_first(ranked[index][0], ranked[index - 1][0]):
+        while index and _moves_before(ranked[index][0], ranked[index - 1][0]):
             ranked[index - 1 : index + 1] = ranked[index], ranked[index - 1]
             index -= 1
     return [item for _, item in ranked]
 
 
-def _comes_first(position: int, other: int) -> bool:
-    """Return whether an item moves before its neighbour; it does if either has no position."""
+def _moves_before(position: int, other: int) -> bool:
+    """Return whether an item moves before its neighbour; always if either has no position."""
     return position < other if position >= 0 and other >= 0 else True

@@ -18,7 +18,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_optional, ext_strings
 
 from envtest.memo import remember_results
-from envtest.schema.celtypes import RESERVED, Types
+from envtest.schema.celtypes import RESERVED, CelTypes
 
 _Type = cel.Type
 _IP: Final = _Type.AbstractType("net.IP")
@@ -72,7 +72,7 @@ def _parse_network(literal: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Inte
     return ipaddress.ip_interface(literal)
 
 
-def _build_check(read: Callable[[str], object]) -> Callable[[str], bool]:
+def _build_validity_check(read: Callable[[str], object]) -> Callable[[str], bool]:
     """Return a function that says whether `read` accepts a literal."""
 
     def is_valid(literal: str) -> bool:
@@ -102,8 +102,8 @@ _Function = tuple[str, bool, tuple[Any, ...], Any, Callable[..., Any]]
 _FUNCTIONS: Final[tuple[_Function, ...]] = (
     ("isSorted", True, (_Type.List(_Type.DYN),), _Type.BOOL, lambda items: items == sorted(items)),
     ("sum", True, (_Type.List(_Type.INT),), _Type.INT, sum),
-    ("isIP", False, (_Type.STRING,), _Type.BOOL, _build_check(_parse_address)),
-    ("isCIDR", False, (_Type.STRING,), _Type.BOOL, _build_check(_parse_network)),
+    ("isIP", False, (_Type.STRING,), _Type.BOOL, _build_validity_check(_parse_address)),
+    ("isCIDR", False, (_Type.STRING,), _Type.BOOL, _build_validity_check(_parse_network)),
     ("ip", False, (_Type.STRING,), _IP, lambda literal: str(_parse_address(literal))),
     ("ip", True, (_CIDR,), _IP, lambda cidr: str(_parse_network(cidr).ip)),
     ("family", True, (_IP,), _Type.INT, lambda address: _parse_address(address).version),
@@ -232,7 +232,7 @@ class Checker:
             schema: the schema of the node.
             root: whether the node is a whole object, whose apiVersion, kind and names rules see.
         """
-        self._types = Types(schema, root=root)
+        self._types = CelTypes(schema, root=root)
         # Whether oldSelf is optional -> the environment, created once because that takes longer
         # than checking a rule.
         self._environments: dict[bool, Any] = {}

@@ -60,7 +60,7 @@ _PACKAGES: Final = (struct_pb2, timestamp_pb2, duration_pb2)
 
 
 def escape_name(name: str) -> str | None:
-    """Return the name of a field in expressions; None if CEL has no way to write it."""
+    """Return the name of a field in CEL expressions; None if CEL cannot express the name."""
     if name in RESERVED:
         return f"__{name}__"
     if not _IDENTIFIER.fullmatch(name):
@@ -80,7 +80,7 @@ def is_dynamic(schema: _Schema) -> bool:
     return bool(schema.get("x-kubernetes-int-or-string")) or schema_type == "number"
 
 
-class Types:
+class CelTypes:
     """The CEL type of one schema node, and a pool with the messages that it consists of."""
 
     def __init__(self, schema: _Schema, *, root: bool) -> None:
@@ -90,13 +90,13 @@ class Types:
             dependency=[package.DESCRIPTOR.name for package in _PACKAGES],
         )
         self._names: set[str] = set()
-        self.type = self._describe_variable(schema, "object", root=root)
+        self.type = self._build_variable_type(schema, "object", root=root)
         self.pool = descriptor_pool.DescriptorPool()
         for package in _PACKAGES:
             self.pool.AddSerializedFile(package.DESCRIPTOR.serialized_pb)
         self.pool.Add(self._file)
 
-    def _describe_variable(self, schema: object, path: str, *, root: bool) -> Any:
+    def _build_variable_type(self, schema: object, path: str, *, root: bool) -> Any:
         """Return the type of a value as a CEL variable; None if the schema names no type.
 
         Args:
@@ -108,20 +108,20 @@ class Types:
             return None
         schema_type = schema.get("type")
         if schema_type == "array":
-            item = self._describe_variable(
+            item = self._build_variable_type(
                 schema.get("items"), f"{path}_item", root=_is_embedded(schema)
             )
             return None if item is None else cel.Type.List(item)
         if schema_type == "object" and isinstance(schema.get("additionalProperties"), Mapping):
             value = schema["additionalProperties"]
-            item = self._describe_variable(value, f"{path}_value", root=_is_embedded(value))
+            item = self._build_variable_type(value, f"{path}_value", root=_is_embedded(value))
             return None if item is None else cel.Type.Map(cel.Type.STRING, item)
-        value_type, message = self._describe_single(schema, path, root=root)
+        value_type, message = self._get_single_type(schema, path, root=root)
         if value_type == _Field.TYPE_MESSAGE:
             return cel.Type.DYN if message == _ANY else cel.Type(message.removeprefix("."))
         return _CEL.get(value_type)
 
-    def _describe_single(self, schema: _Schema, path: str, *, root: bool) -> tuple[int, str]:
+    def _get_single_type(self, schema: _Schema, path: str, *, root: bool) -> tuple[int, str]:
         """Return the protocol buffer type of a value that is neither a list nor a map.
 
         Args:
@@ -145,18 +145,18 @@ class Types:
 
     def _add_message(self, schema: _Schema, path: str, *, root: bool) -> str:
         """Add the message of an object's schema to the file; return its name."""
-        message = self._file.message_type.add(name=self._take_unused_name(path))
+        message = self._file.message_type.add(name=self._reserve_name(path))
         fields = {}
         for name, child in (schema.get("properties") or {}).items():
             if (escaped := escape_name(name)) is not None:
                 fields[escaped] = child
         if root:
-            fields |= _VISIBLE
+            fields |= _VISIBLE_FIELDS
         for name, child in fields.items():
             self._add_field(message, name, schema=child, path=f"{path}_{name}")
         return f".{message.name}"
 
-    def _take_unused_name(self, name: str) -> str:
+    def _reserve_name(self, name: str) -> str:
         """Return a message name that no other message has, and reserve it."""
         while name in self._names:
             name += "_"
@@ -172,10 +172,10 @@ class Types:
         schema_type, additional = schema.get("type"), schema.get("additionalProperties")
         label = _Field.LABEL_OPTIONAL
         if schema_type == "array" and isinstance(schema.get("items"), Mapping):
-            value_type, value_message = self._describe_member(schema["items"], f"{path}_item")
+            value_type, value_message = self._get_member_type(schema["items"], f"{path}_item")
             label = _Field.LABEL_REPEATED
         elif schema_type == "object" and isinstance(additional, Mapping):
-            value_type, value_message = self._describe_member(additional, f"{path}_value")
+            value_type, value_message = self._get_member_type(additional, f"{path}_value")
             if value_type:
                 entry = _add_map_entry(
                     message, name, value_type=value_type, value_message=value_message
@@ -184,7 +184,7 @@ class Types:
                 value_type, value_message = _Field.TYPE_MESSAGE, entry or _ANY_MAP
                 label = _Field.LABEL_REPEATED if entry else label
         else:
-            value_type, value_message = self._describe_single(
+            value_type, value_message = self._get_single_type(
                 schema, path, root=_is_embedded(schema)
             )
         if value_type:
@@ -198,7 +198,7 @@ class Types:
                 type_name=value_message or None,
             )
 
-    def _describe_member(self, schema: _Schema, path: str) -> tuple[int, str]:
+    def _get_member_type(self, schema: _Schema, path: str) -> tuple[int, str]:
         """Return type and message name of the items of a list or the values of a map.
 
         Protocol buffers cannot nest lists and maps, so an inner list or map is untyped.
@@ -208,7 +208,7 @@ class Types:
             return _Field.TYPE_MESSAGE, _ANY_LIST
         if schema_type == "object" and isinstance(schema.get("additionalProperties"), Mapping):
             return _Field.TYPE_MESSAGE, _ANY_MAP
-        return self._describe_single(schema, path, root=_is_embedded(schema))
+        return self._get_single_type(schema, path, root=_is_embedded(schema))
 
 
 def _add_map_entry(message: Any, field: str, *, value_type: int, value_message: str) -> str:
@@ -241,7 +241,7 @@ def _add_map_entry(message: Any, field: str, *, value_type: int, value_message: 
 _TEXT: Final = {"type": "string"}
 # The fields of every whole object that rules see, whatever its schema says.
 _METADATA: Final = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
-_VISIBLE: Final[Mapping[str, _Schema]] = {
+_VISIBLE_FIELDS: Final[Mapping[str, _Schema]] = {
     "apiVersion": _TEXT,
     "kind": _TEXT,
     "metadata": _METADATA,
@@ -281,14 +281,14 @@ def build_converter(schema: object, *, root: bool) -> Convert | None:
 def _build_object_converter(schema: _Schema, *, root: bool) -> Convert | None:
     """Return a function that converts an object: it escapes names and converts fields.
 
-    Fields that are not in the schema, and those that CEL cannot name, are left out. None if the
-    function would change nothing that rules see.
+    Fields that are not in the schema, and those that CEL cannot name, are left out. None if no
+    field needs conversion.
     """
-    fields = {**(schema.get("properties") or {}), **(_VISIBLE if root else {})}
+    fields = {**(schema.get("properties") or {}), **(_VISIBLE_FIELDS if root else {})}
     parts = {
         name: (
             escape_name(name),
-            _select_names if child is _METADATA else build_converter(child, root=False),
+            _select_visible_metadata if child is _METADATA else build_converter(child, root=False),
         )
         for name, child in fields.items()
     }
@@ -309,7 +309,7 @@ def _build_object_converter(schema: _Schema, *, root: bool) -> Convert | None:
     return convert
 
 
-def _select_names(metadata: Any) -> Any:
+def _select_visible_metadata(metadata: Any) -> Any:
     """Return metadata reduced to the fields that rules see."""
     visible = _METADATA["properties"]
     return {name: metadata[name] for name in visible if name in metadata}

@@ -145,12 +145,12 @@ class DefaultNode:
     __slots__ = (
         "_additional",
         "_additional_default",
-        "_busy_properties",
         "_defaults",
         "_items",
         "_items_default",
         "_nullable",
         "_properties",
+        "_properties_with_work",
     )
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -160,7 +160,7 @@ class DefaultNode:
         self._nullable = frozenset(
             name for name, child in properties.items() if child.get("nullable")
         )
-        # Name and default of a property, and whether the default also takes the place of null.
+        # Name and default of a property, and whether the default also replaces null.
         self._defaults = tuple(
             (name, child["default"], not child.get("nullable"))
             for name, child in properties.items()
@@ -171,17 +171,19 @@ class DefaultNode:
         )
         self._items, self._items_default = self._build_child(schema.get("items"))
         # The properties below which there are defaults or nulls to replace; few have any.
-        self._busy_properties = {
-            name: node for name, node in self._properties.items() if not node.is_idle
+        self._properties_with_work = {
+            name: node for name, node in self._properties.items() if not node.has_nothing_to_set
         }
 
     @property
-    def is_idle(self) -> bool:
+    def has_nothing_to_set(self) -> bool:
         """Whether this node has no defaults to set and no nulls to replace at any depth below."""
         # A null property, or a null value of a map, may have to be dropped.
         if self._properties or self._additional is not None:
             return False
-        return self._items is None or (self._items.is_idle and not self._items_default.fills_nulls)
+        return self._items is None or (
+            self._items.has_nothing_to_set and not self._items_default.fills_nulls
+        )
 
     @classmethod
     def _build_child(cls, schema: object) -> tuple[Self | None, _ChildDefault]:
@@ -208,7 +210,7 @@ class DefaultNode:
         if None in value.values():
             self._replace_or_drop_nulls(value)
         if self._additional is None:
-            for name, child in self._busy_properties.items():
+            for name, child in self._properties_with_work.items():
                 item = value.get(name)
                 if type(item) in _CONTAINERS and old.get(name) is not item:
                     child.apply_defaults(item)

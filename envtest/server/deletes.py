@@ -273,7 +273,7 @@ def _terminate(
         resource: the kind of the object.
         stored: the current object.
         body: the same object, decoded; its finalizers may already be changed.
-        dry: whether to store nothing.
+        is_dry_run: whether to store nothing.
     """
     meta = body["metadata"]
     unchanged = resource.decode_object(stored)

@@ -37,7 +37,7 @@ class StoredResource:
     categories: tuple[str, ...] = ()
     # The warning to clients that use a deprecated version.
     deprecation: str = ""
-    # The table that holds the objects. Resources that show the same objects share it: the versions
+    # The table that holds the objects. Resources with the same objects share it: the versions
     # of a kind, and the two groups of events.
     table_name: str = ""
     # Convert a body without apiVersion and kind; None if this version is stored as it is.

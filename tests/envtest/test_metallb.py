@@ -136,7 +136,7 @@ def test_metallb_does_not_outlive_a_parent_that_is_killed(assets: Assets) -> Non
 def test_definitions_next_to_the_program_are_taken(assets: Assets) -> None:
     assets.add("metallb-controller")
     (assets.folder / "metallb-crds").mkdir()
-    with pytest.raises(PlaneError, match="metallb-crds holds no CustomResourceDefinition"):
+    with pytest.raises(PlaneError, match="metallb-crds contains no CustomResourceDefinition"):
         read_metallb_definitions(read_settings())
     definition = "{kind: CustomResourceDefinition, metadata: {name: theirs}}"
     (assets.folder / "metallb-crds" / "one.yaml").write_text(definition)

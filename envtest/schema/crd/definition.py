@@ -123,8 +123,8 @@ def _find_spec_errors(spec: _Body) -> list[FieldError]:
     out += per_version.find_missing_schemas(versions or [])
     for index, version in enumerate(versions or ()):
         out += per_version.find_version_errors(version, f"spec.versions[{index}]", hoisted)
-    out += _find_versions_errors(versions)
-    out += _find_missing_names(spec.get("names") or {})
+    out += _find_version_list_errors(versions)
+    out += _find_missing_name_errors(spec.get("names") or {})
     out += find_names_errors(spec.get("names") or {}, "spec.names")
     if versions:
         out += per_version.find_shared_errors(versions, hoisted)
@@ -150,7 +150,7 @@ def _find_group_errors(spec: _Body) -> list[FieldError]:
     return out
 
 
-def _find_versions_errors(versions: Any) -> list[FieldError]:
+def _find_version_list_errors(versions: Any) -> list[FieldError]:
     """Return the errors of the versions' names and of the storage version."""
     entries = versions or []
     names = [version.get("name") or "" for version in entries]
@@ -168,7 +168,7 @@ def _find_versions_errors(versions: Any) -> list[FieldError]:
     return out
 
 
-def _find_missing_names(names: _Body) -> list[FieldError]:
+def _find_missing_name_errors(names: _Body) -> list[FieldError]:
     """Return an error for each missing name of a CRD."""
     fields = ("plural", "singular", "kind", "listKind")
     return [build_required_error(f"spec.names.{name}") for name in fields if not names.get(name)]

@@ -32,7 +32,7 @@ _NO_TYPE: Final = {
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
-_UNREADABLE: Final = (
+_INCONVERTIBLE: Final = (
     "$ref",
     "additionalItems",
     "definitions",
@@ -61,7 +61,7 @@ _NOT_IN_BRANCHES: Final = {
 def find_structural_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return why a schema is not structural, sorted by message."""
     out: list[FieldError] = []
-    if not _is_readable(schema):
+    if not _is_convertible_to_structural(schema):
         # The server cannot convert such a schema to a structural one. `find_node_errors` refuses
         # it.
         return out
@@ -69,15 +69,17 @@ def find_structural_errors(schema: _Schema, path: str) -> list[FieldError]:
     return sorted(out, key=lambda error: error.message)
 
 
-def _is_readable(schema: _Schema) -> bool:
+def _is_convertible_to_structural(schema: _Schema) -> bool:
     """Return whether a schema has no keyword that a structural schema cannot express."""
     items, additional = schema.get("items"), schema.get("additionalProperties")
-    if isinstance(items, list) or any(schema.get(name) for name in _UNREADABLE):
+    if isinstance(items, list) or any(schema.get(name) for name in _INCONVERTIBLE):
         return False
     below = [*(schema.get("properties") or {}).values(), items, additional, schema.get("not")]
     for name in ("allOf", "anyOf", "oneOf"):
         below += schema.get(name) or ()
-    return all(_is_readable(child) for child in below if isinstance(child, Mapping))
+    return all(
+        _is_convertible_to_structural(child) for child in below if isinstance(child, Mapping)
+    )
 
 
 def _add_node_errors(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
@@ -257,7 +259,7 @@ def _add_default_errors(
     """
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     if embedded:
-        # An object begins here; only its own apiVersion, kind and metadata count.
+        # A nested object begins at this node; only its own apiVersion, kind and metadata count.
         inside_meta = False
     if schema.get("default") is not None:
         out += _validate_default(schema, f"{path}.default", inside_meta=inside_meta)
@@ -285,7 +287,7 @@ def _validate_default(schema: _Schema, path: str, *, inside_meta: bool) -> list[
             embedded.coerce_objects(copy.deepcopy(value), path, [])
         except MalformedObject as error:
             return [*errors, error.error]
-    return errors + _find_first_errors(schema, embedded, value=value, path=path)
+    return errors + _find_errors_of_first_failed_check(schema, embedded, value=value, path=path)
 
 
 def _has_unknown_fields(schema: _Schema, value: Any) -> bool:
@@ -296,7 +298,7 @@ def _has_unknown_fields(schema: _Schema, value: Any) -> bool:
     return bool(unknown)
 
 
-def _find_first_errors(
+def _find_errors_of_first_failed_check(
     schema: _Schema, embedded: EmbeddedNode | None, value: Any, path: str
 ) -> list[FieldError]:
     """Return the errors of the first check of a default that fails; none if all pass.
