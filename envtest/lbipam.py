@@ -4,7 +4,7 @@ It gives Services the addresses of CiliumLoadBalancerIPPools, and needs neither 
 
     async with ControlPlane.start() as plane:
         await plane.install_crds(await read_lbipam_definitions())
-        async with cilium_lbipam(plane.kubeconfig()) as lbipam:
+        async with run_cilium_lbipam(plane.get_kubeconfig()) as lbipam:
             ...
 
 The program is `cilium-lbipam`, which `make real` builds from Cilium's own modules. It works while

@@ -7,7 +7,7 @@ metallb-system. `read_metallb_definitions` returns the definitions of these kind
     async with ControlPlane.start() as plane:
         await plane.install_crds(read_metallb_definitions(read_settings()))
         ...                         # create the namespace metallb-system
-        async with metallb_controller(plane.kubeconfig()) as metallb:
+        async with run_metallb_controller(plane.get_kubeconfig()) as metallb:
             print(metallb.version)
 
 Since 0.16 the controller reads its own Pod, and serves its metrics over TLS to users that its API

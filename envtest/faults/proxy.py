@@ -2,7 +2,7 @@
 
     async with Proxy.run_before(plane) as proxy:
         with proxy.inject(silence_watch(), Match(verb="watch", resource="pods", times=1)) as fault:
-            ...                         # clients that use proxy.kubeconfig()
+            ...                         # clients that use proxy.get_kubeconfig()
             await fault.affected_calls.wait()
 
 Without faults it forwards everything unchanged, except for the credentials. Its only random

@@ -33,7 +33,7 @@ from envtest import serve
 
 async def main():
     async with serve(data=Path(sys.argv[1])) as server:
-        print(server.kubeconfig(), end="---\\n", flush=True)
+        print(server.get_kubeconfig(), end="---\\n", flush=True)
         await anyio.sleep_forever()
 
 anyio.run(main)

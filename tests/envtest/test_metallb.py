@@ -26,10 +26,10 @@ POOLS = f"/apis/metallb.io/v1beta1/namespaces/{NAMESPACE}/ipaddresspools"
 SERVICES = "/api/v1/namespaces/default/services"
 _PARENT = """
 import anyio
-from envtest.metallb import metallb_controller
+from envtest.metallb import run_metallb_controller
 
 async def main():
-    async with metallb_controller("a kubeconfig"):
+    async with run_metallb_controller("a kubeconfig"):
         print("ready", flush=True)
         await anyio.sleep_forever()
 
