@@ -93,7 +93,7 @@ def has_wrong_scope(resource: StoredResource, info: RequestInfo) -> bool:
     A path with a namespace does not fit a cluster-scoped resource, except for the path of a
     Namespace itself. A path without one does not fit a namespaced resource, with two exceptions:
     list and watch of custom resources, and all collections of built-in ones, whose other verbs
-    `check_verb` refuses with another code.
+    `refuse_missing_verb` refuses with another code.
     """
     if not resource.namespaced:
         is_namespace_object = info.resource == "namespaces" and info.namespace == info.name
