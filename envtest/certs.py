@@ -103,7 +103,7 @@ class Authority:
         """Create a key, and sign its certificate by this authority.
 
         Args:
-            subject: whom the certificate is for.
+            subject: the owner of the certificate.
             usage: the authentication of a server or of a client.
             names: host names and addresses of a server; empty for a client.
         """
@@ -126,7 +126,7 @@ class Authority:
 def _read_pair(
     certificate: Path, key: Path
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """Read a certificate and its key from two files.
+    """Read a certificate and its key from their files.
 
     Raises:
         DiskError: one of them is damaged, or they do not belong together.
@@ -135,7 +135,7 @@ def _read_pair(
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
     except (ValueError, OSError) as error:
-        raise DiskError(f"{certificate} holds no certificate ({error}); {REMEDY}") from error
+        raise DiskError(f"{certificate} contains no certificate ({error}); {REMEDY}") from error
     if loaded.public_key() != private.public_key():
         raise DiskError(f"{certificate} is not the certificate of {key}; {REMEDY}")
     return loaded, private
@@ -176,7 +176,7 @@ def _build_unsigned_certificate(
 
 
 def _build_key_usage(*, is_authority: bool) -> x509.KeyUsage:
-    """Return the uses of a key: signatures, and those of certificates for an authority."""
+    """Return the uses of a key: to sign data or, for an authority, certificates as well."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,

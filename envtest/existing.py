@@ -50,7 +50,7 @@ class ExistingControlPlane(RunningControlPlane):
             return cls(cluster["server"], _read_credential(cluster, "certificate-authority"), user)
         except (OSError, *YAML_ERRORS, TypeError, StopIteration) as error:
             raise PlaneError(
-                f"{path} is no usable kubeconfig ({error!r}); set KUBECONFIG"
+                f"{path} is not a usable kubeconfig ({error!r}); set KUBECONFIG"
             ) from error
 
     @override

@@ -39,9 +39,9 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm, OSError) as error:
-        raise DiskError(f"{path} holds no private key ({error}); {REMEDY}") from error
+        raise DiskError(f"{path} contains no private key ({error}); {REMEDY}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise DiskError(f"{path} holds a key that is not of elliptic curves; {REMEDY}")
+        raise DiskError(f"{path} contains a key that is not an elliptic curve key; {REMEDY}")
     return key
 
 

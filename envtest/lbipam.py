@@ -42,14 +42,14 @@ class LbIpam:
         return self._child.process.pid
 
     def read_log(self) -> str:
-        """Return its log so far."""
+        """Return the log of the process so far."""
         return self._child.log.read_text(encoding="utf-8", errors="replace")
 
     async def raise_when_ended(self) -> None:
-        """Wait for the end of its process, which is always an error.
+        """Wait for the end of the process, which is always an error.
 
         Raises:
-            PlaneError: it ended; the message ends with its last lines.
+            PlaneError: the process ended; the message ends with its last lines.
         """
         await self._children.raise_when_ended(self._child)
 
@@ -58,7 +58,7 @@ def _require_program(settings: EnvironmentSettings) -> Path:
     """Return the path of the program.
 
     Raises:
-        PlaneError: the environment names none.
+        PlaneError: the environment names no program.
     """
     if settings.lbipam is None:
         raise PlaneError(

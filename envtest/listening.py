@@ -24,7 +24,8 @@ def parse_address(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ListenError(
-            f"{address!r} is no address to listen on; write HOST:PORT, say 127.0.0.1:6443"
+            f"{address!r} is not an address to listen on; "
+            "write HOST:PORT, for example 127.0.0.1:6443"
         )
     return host.strip("[]") or EVERYWHERE[0], int(port)
 

@@ -112,10 +112,10 @@ class MetalLB:
         return _read_log(self._child.log)
 
     async def raise_when_ended(self) -> None:
-        """Wait for the end of its process, which is always an error.
+        """Wait for the end of the process, which is always an error.
 
         Raises:
-            PlaneError: it ended; the message ends with its last lines.
+            PlaneError: the process ended; the message ends with its last lines.
         """
         await self._children.raise_when_ended(self._child)
 

@@ -111,7 +111,7 @@ def _find_optional_binary(env: Mapping[str, str], variable: str, *names: str) ->
 
 
 def _find_binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
-    """Return the binary that a variable names, or else that of this name in KUBEBUILDER_ASSETS.
+    """Return the binary that a variable names, or else the one in KUBEBUILDER_ASSETS.
 
     None if neither variable is set.
 
@@ -125,7 +125,9 @@ def _find_binary(env: Mapping[str, str], variable: str, name: str) -> Path | Non
     else:
         return None
     if not (path.is_file() and os.access(path, os.X_OK)):
-        raise PlaneError(f"{source} leads to {path}, which is no program; correct or unset it")
+        raise PlaneError(
+            f"{source} names {path}, which is not an executable file; correct or unset it"
+        )
     return path
 
 
@@ -140,5 +142,7 @@ def _read_duration(env: Mapping[str, str], variable: str, default: float) -> flo
         return default
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", setting)
     if not parts or "".join(number + unit for number, unit in parts) != setting:
-        raise PlaneError(f"{variable}={setting!r} is no duration; write it like 90s or 1m30s")
+        raise PlaneError(
+            f"{variable}={setting!r} is not a duration; write for example 90s or 1m30s"
+        )
     return sum(float(number) * _UNITS[unit] for number, unit in parts)

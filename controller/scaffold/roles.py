@@ -52,7 +52,7 @@ class Writes:
 
 
 class _Permission(NamedTuple):
-    """Verbs on one resource, in one namespace; an empty namespace stands for all.
+    """Verbs on one resource in one namespace; an empty namespace means all namespaces.
 
     `names` are the objects that the permission is limited to; empty for all objects.
     """
@@ -118,7 +118,7 @@ def list_unwatched_kinds(manager: Manager, watched: Iterable[str] = ()) -> list[
 
 
 class _WatchedNamespaces:
-    """The namespaces in which kinds are watched; empty text stands for all.
+    """The namespaces in which kinds are watched; an empty name means all namespaces.
 
     Args:
         manager: with all informers added.

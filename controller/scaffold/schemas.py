@@ -59,7 +59,7 @@ def _create_json_schema(model: type) -> Schema:
     """
     if issubclass(model, msgspec.Struct) and not issubclass(model, ApiType):
         return msgspec.json.schema(model)
-    # Imported here: pydantic takes longer to load than a command that needs only names of kinds.
+    # Imported on demand, because pydantic loads slowly and most commands do not need it.
     try:
         from pydantic import TypeAdapter  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -73,7 +73,7 @@ def _create_json_schema(model: type) -> Schema:
 
 @cache
 def _encode_schema(model: type) -> bytes:
-    """Return the schema of a kind's type as JSON; bytes, so that no caller changes what is cached.
+    """Return the schema of a kind's type as JSON bytes, which callers of the cache cannot change.
 
     `status` gets no defaults and is not required: objects are created without it, and the server
     must not write one.
@@ -118,9 +118,9 @@ def _make_structural(
     """Return a JSON schema as a structural one: references resolved, titles removed.
 
     Args:
-        schema: of a type or a field.
+        schema: the schema of a type or a field.
         definitions: the schemas that references name.
-        path: of the field, for messages.
+        path: the path of the field, for messages.
         parents: the references that lead to the field.
 
     Raises:
@@ -213,7 +213,7 @@ def _preserve_unknown_fields(schema: Schema) -> Schema:
     allows_any_value = not _TYPE_KEYWORDS & schema.keys()
     result = dict(schema)
     if isinstance(additional, bool) or allows_any_field:
-        del result["additionalProperties"]  # the marker takes its place; false is the default
+        del result["additionalProperties"]  # the marker replaces it; false is the default
     if allows_any_entry:
         result["items"] = {_PRESERVE: True}
     elif allows_any_field or allows_any_value:
@@ -229,14 +229,14 @@ def _resolve_references(
 ) -> tuple[Schema, tuple[str, ...]]:
     """Return a schema without `anyOf`, `$ref` and `const`, and the references that lead to it.
 
-    A structural schema has none of the three keywords. What stands beside a reference, a
-    description for example, overrides what the referenced schema says. The returned references are
-    `parents` and those that were resolved here.
+    A structural schema has none of the three keywords. A keyword beside a reference, for
+    example a description, overrides that keyword of the referenced schema. The returned
+    references are `parents` and the references that this call resolved.
 
     Args:
-        schema: of a type or a field.
+        schema: the schema of a type or a field.
         definitions: the schemas that references name.
-        path: of the field, for messages.
+        path: the path of the field, for messages.
         parents: the references that lead to the field.
 
     Raises:
@@ -247,7 +247,9 @@ def _resolve_references(
     if reference is not None:
         name = reference.rsplit("/", 1)[-1]
         if name in parents:
-            raise TypeError(f"{path}: {name} contains itself, which no structural schema can say")
+            raise TypeError(
+                f"{path}: {name} contains itself, which no structural schema can describe"
+            )
         target, parents = _resolve_references(
             definitions[name], definitions, path=path, parents=(*parents, name)
         )
@@ -266,8 +268,8 @@ def _merge_choices(schema: Mapping[str, Any], path: str) -> Schema:
     x-kubernetes-int-or-string, with the pattern of the text and the bounds of the number.
 
     Args:
-        schema: of a type or a field.
-        path: of the field, for messages.
+        schema: the schema of a type or a field.
+        path: the path of the field, for messages.
 
     Raises:
         TypeError: there are several choices other than `int | str`.

@@ -27,8 +27,8 @@ def create_webhook_configurations(
 ) -> list[Json]:
     """Return the Service of a manager's webhooks and the webhook configurations.
 
-    The list is empty if the manager has no webhooks or does not serve them. A webhook whose type
-    is that of no kind is left out; `list_unregistered_webhooks` returns these.
+    The list is empty if the manager has no webhooks or does not serve them. A webhook with the
+    type of no kind is left out; `list_unregistered_webhooks` returns these.
 
     Args:
         manager: with all informers and webhooks added; it need not run.

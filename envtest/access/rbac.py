@@ -271,7 +271,7 @@ def _contains_name_or_wildcard(values: Iterable[str] | None, name: str) -> bool:
 
 
 def _covers_resource(resources: Iterable[str], access: AccessAttributes) -> bool:
-    """Return whether the resources of a rule include that of a request, with its subresource."""
+    """Return whether the resources of a rule include the resource or subresource of a request."""
     covering_resources = {"*", access.resource}
     if access.subresource:
         # A rule for the resource alone does not include its subresources.

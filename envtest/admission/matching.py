@@ -197,7 +197,7 @@ class Matcher:
 
 
 def bypasses_webhooks(attributes: AdmissionAttributes) -> bool:
-    """Return whether the object is a webhook configuration, whose writes call no webhook.
+    """Return whether a write calls no webhook, because its object configures webhooks.
 
     Otherwise a broken webhook could not be removed, because it would refuse its own deletion.
     """

@@ -163,7 +163,7 @@ class SecretRules(KeyedRules):
 
     @override
     def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
-        """Return the errors of keys, size and `immutable`, and those of the type."""
+        """Return the errors of keys, size, `immutable` and type."""
         problems = [*super().find_content_errors(body, old), *_validate_type(body)]
         if old is not None and body.get("type") != old.get("type"):
             problems.append(

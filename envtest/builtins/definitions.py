@@ -71,7 +71,7 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        """Return the errors of an update; of a write to the status, those of accepted names."""
+        """Return the errors of an update; a write to the status is checked for accepted names."""
         if not subresource:
             return super().find_update_errors(body, old, subresource)
         accepted = body.get("status", {}).get("acceptedNames") or {}

@@ -74,7 +74,7 @@ def _to_core_field(field: str) -> str:
 
 
 class EventRules(BuiltinRules):
-    """Events of both groups; those of events.k8s.io are validated more strictly."""
+    """Events of both groups; events.k8s.io is validated more strictly."""
 
     @override
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
@@ -100,7 +100,7 @@ class EventRules(BuiltinRules):
 
     @override
     def read_field_value(self, body: Body, field: str) -> str:
-        """Return the value of a field; `source` stands for the component that reports."""
+        """Return the value of a field; `source` means the reporting component."""
         core = convert_to_core(body) if self.group else body
         field = _to_core_field(field) if self.group else field
         if field == "source":

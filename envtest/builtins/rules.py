@@ -124,7 +124,7 @@ class BuiltinRules(Rules):
 
     @override
     def set_defaults(self, body: Body) -> None:
-        """Set `spec.replicas` of kinds whose replicas kubectl reads without testing for them."""
+        """Set the default of `spec.replicas`, which kubectl reads without testing for it."""
         if self.kind in _KINDS_WITH_REPLICAS:
             body.setdefault("spec", {}).setdefault("replicas", 1)
 
@@ -188,7 +188,7 @@ class BuiltinRules(Rules):
         return problems + self.find_content_errors(body, old)
 
     def _validate_finalizers(self, body: Body) -> list[FieldError]:
-        """Return an error for each finalizer that has no domain and is none of Kubernetes' own.
+        """Return an error for each finalizer without a domain, except for those of Kubernetes.
 
         CRDs are validated by other code in the real server, which does not demand this.
         """

@@ -46,7 +46,7 @@ class ServiceRules(BuiltinRules):
 
     @override
     def set_defaults(self, body: Body) -> None:
-        """Set the defaults of the spec, and those of a load balancer's addresses in the status."""
+        """Set the defaults of the spec and of a load balancer's addresses in the status."""
         spec = body.setdefault("spec", {})
         spec.setdefault("sessionAffinity", "None")
         spec.setdefault("type", "ClusterIP")
@@ -102,7 +102,7 @@ class ServiceRules(BuiltinRules):
 
     @override
     def find_update_errors(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        """Return the errors of an update; of a write to the status, those of its addresses."""
+        """Return the errors of an update; a write to the status is checked for its addresses."""
         if subresource != "status":
             return super().find_update_errors(body, old, subresource)
         problems = objectmeta.find_change_errors(body["metadata"], old["metadata"])
@@ -167,7 +167,7 @@ class ServiceRules(BuiltinRules):
 
     @override
     def find_content_errors(self, body: Body, old: Body | None) -> list[FieldError]:
-        """Return the errors of a service; those of node ports only if there are no others."""
+        """Return the errors of a service; node ports are checked only if all else is valid."""
         spec, old_spec = body.get("spec", {}), (old or {}).get("spec", {})
         problems = list(_validate_ports(spec))
         if spec.get("type") not in _TYPES:

@@ -165,7 +165,7 @@ T = TypeVar("T")
 
 
 class Record(Sequence[T]):
-    """A growing list whose entries tasks can wait for."""
+    """A growing list; tasks can wait for its next entries."""
 
     def __init__(self) -> None:
         self._entries: list[T] = []

@@ -234,7 +234,7 @@ def _refuse_wrong_order(patch: Items, order: Items, key: str) -> None:
 
 
 def _read_key(item: Any, key: str) -> Any:
-    """Return the value that identifies an item: that of the merge key, or the item itself."""
+    """Return the value of the merge key in an item; without a key, the item itself."""
     if not key:
         return item
     if not isinstance(item, dict):
@@ -307,7 +307,7 @@ def _apply_item_directives(original: Items, patch: Items, key: str) -> tuple[Ite
 
 
 def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:
-    """Merge each map of a patch into that with the same merge key; append it if there is none."""
+    """Merge each map of a patch into the map with the same merge key, or else append it."""
     merged = list(original)
     positions: dict[str, int] = {}
     for position, entry in enumerate(merged):

@@ -47,7 +47,7 @@ _ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
 
 @dataclass(slots=True)
 class DecodedBody:
-    """A body, and complaints about its unknown and duplicate fields."""
+    """A decoded body, and complaints about its unknown and duplicate fields."""
 
     body: dict[str, Any]
     complaints: list[str] = field(default_factory=list)

@@ -263,7 +263,7 @@ class EstablishedCrd:
                 yield self._build_resource(version)
 
     def _build_resource(self, version: Body) -> StoredResource:
-        """Return the resource of a version; it converts objects unless it is stored as it is."""
+        """Return the resource of a version; all but the storage version convert objects."""
         names = self.spec["names"]
         rules, storage_rules = self._rules[version["name"]], self._rules[self.storage]
         is_storage_version = rules is storage_rules

@@ -351,7 +351,7 @@ def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], s
 
 
 def _describe_conflict(requested: Any, accepted: Any, used: set[str]) -> str:
-    """Return a sentence about requested names that other CRDs have; empty if there are none.
+    """Return a sentence about the requested names that other CRDs have; empty if all are free.
 
     Args:
         requested: the value of a field of `spec.names`: a name, a list of names or None.

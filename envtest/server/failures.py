@@ -127,7 +127,7 @@ def build_patch_error(error: PatchError) -> StatusError:
 
 
 def build_unprocessable() -> StatusError:
-    """Return 422 for a JSON patch that cannot be applied; as the real one, it has no cause."""
+    """Return 422 without causes, for a JSON patch that cannot be applied."""
     return StatusError(
         422,
         "the server rejected our request due to an error in our request",
@@ -142,7 +142,7 @@ def build_bad_request(message: str) -> StatusError:
 
 
 def build_forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
-    """Return 403 Forbidden; an empty name stands for a collection."""
+    """Return 403 Forbidden; an empty name means the collection."""
     subject = (
         f"{qualify_name(resource, group)} {quote(name)}" if name else qualify_name(resource, group)
     )

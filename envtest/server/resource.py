@@ -81,7 +81,7 @@ class StoredResource:
         return {"apiVersion": self.api_version, "kind": self.kind, **body}
 
     def to_stored_form(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a copy of an object as it is stored: without apiVersion and kind, converted.
+        """Return a copy of an object in the storage version, without apiVersion and kind.
 
         The metadata is a copy as well, because the store sets its resourceVersion.
         """

@@ -155,7 +155,7 @@ def _build_requirement_error(why: str) -> StatusError:
 
 
 def _validate_values(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
-    """Return the errors of the values of a term: those of integers first, then of label values."""
+    """Return the errors of a term's values: first as integers, then as label values."""
     # As in the real server, the numbers of values in messages follow their alphabetical order.
     ordered = sorted(values)
     problems = []

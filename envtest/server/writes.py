@@ -104,7 +104,7 @@ async def create_object(
 
 
 def _set_namespace(call: AuthorizedCall, meta: dict[str, Any]) -> None:
-    """Set the namespace of an object to that of the request; refuse an object with another one.
+    """Set the namespace of an object from the request; refuse an object with another namespace.
 
     The namespace of an object that is not namespaced is dropped.
     """
@@ -226,7 +226,7 @@ async def answer_update(api: Api, call: AuthorizedCall) -> ObjectAnswer:
 
 
 def fit_names_to_path(call: AuthorizedCall, body: dict[str, Any]) -> None:
-    """Set a missing namespace; refuse an object whose name or namespace is not that of the path.
+    """Set a missing namespace; refuse an object whose name or namespace differs from the path.
 
     Raises:
         StatusError: 400.

@@ -35,7 +35,7 @@ class Table:
         self._order: list[str] = []
 
     def get(self, key: str) -> StoredObject | None:
-        """Return the current object of a key; None if there is none."""
+        """Return the current object with a key; None if there is none."""
         return self._objects.get(key)
 
     def __getitem__(self, key: str) -> StoredObject:

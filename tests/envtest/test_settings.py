@@ -43,7 +43,7 @@ def test_an_existing_cluster_wins_over_binaries(assets: Path) -> None:
 
 def test_missing_assets_are_reported(tmp_path: Path) -> None:
     with pytest.raises(
-        PlaneError, match=r"KUBEBUILDER_ASSETS leads to .*etcd, which is no program"
+        PlaneError, match=r"KUBEBUILDER_ASSETS names .*etcd, which is not an executable file"
     ):
         read_settings({"KUBEBUILDER_ASSETS": str(tmp_path)})
 
@@ -61,7 +61,7 @@ def test_durations_are_written_as_in_go(content: str, seconds: float) -> None:
 
 
 def test_an_invalid_duration_is_reported() -> None:
-    with pytest.raises(PlaneError, match="is no duration; write it like 90s"):
+    with pytest.raises(PlaneError, match="is not a duration; write for example 90s"):
         read_settings({"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": "soon"})
 
 
@@ -71,7 +71,9 @@ def test_kube_controller_manager_need_not_be_there(assets: Path) -> None:
 
     manager = assets / "kube-controller-manager"
     manager.write_text("#!/bin/sh\n")
-    with pytest.raises(PlaneError, match="kube-controller-manager, which is no program"):
+    with pytest.raises(
+        PlaneError, match="kube-controller-manager, which is not an executable file"
+    ):
         read_settings(env)
     manager.chmod(0o755)
     assert read_settings(env).controller_manager == manager
@@ -92,7 +94,9 @@ def test_metallb_need_not_be_there_and_has_two_names(assets: Path) -> None:
     assert read_settings(env).metallb == assets / "controller"
 
     (assets / "metallb-controller").write_text("#!/bin/sh\n")
-    with pytest.raises(PlaneError, match="metallb-controller, which is no program; correct or"):
+    with pytest.raises(
+        PlaneError, match="metallb-controller, which is not an executable file; correct or"
+    ):
         read_settings(env)
     (assets / "metallb-controller").chmod(0o755)
     assert read_settings(env).metallb == assets / "metallb-controller"
@@ -110,5 +114,5 @@ def test_lb_ipam_need_not_be_there_and_can_be_named_without_the_servers(assets: 
 
 
 def test_a_folder_is_no_program(assets: Path) -> None:
-    with pytest.raises(PlaneError, match="which is no program"):
+    with pytest.raises(PlaneError, match="which is not an executable file"):
         read_settings({"TEST_ASSET_METALLB_CONTROLLER": str(assets)})

@@ -175,7 +175,7 @@ def _find_missing_name_errors(names: _Body) -> list[FieldError]:
 
 
 def find_names_errors(names: _Body, path: str) -> list[FieldError]:
-    """Return the errors of a CRD's names: those of `spec.names` or `status.acceptedNames`."""
+    """Return the errors of a CRD's names in `spec.names` or `status.acceptedNames`."""
     out: list[FieldError] = []
     for name in ("plural", "singular"):
         out += _validate_label(names.get(name) or "", f"{path}.{name}")

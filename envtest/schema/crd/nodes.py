@@ -61,12 +61,12 @@ class NodePlace:
 
 
 def find_node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
-    """Return all errors of a schema's nodes: those of the schema, then those of its rules.
+    """Return all errors of a schema's nodes: first of their keywords, then of their rules.
 
     Args:
         schema: the root of the schema.
         path: the path of the schema, as messages print it.
-        rules: whether rules are compiled.
+        rules: whether to compile rules.
     """
     errors, rule_errors = _find_errors_at_and_below(schema, NodePlace(path, rules=rules))
     return errors + rule_errors

@@ -64,7 +64,7 @@ _ROOT_JSON: Final = frozenset(
 
 
 def find_hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
-    """Return the fields of `_TOP` that all versions have, with the same value."""
+    """Return the fields of `_TOP` that have the same value in all versions (hoisted fields)."""
     if not versions:
         return frozenset()
     first = versions[0]
@@ -83,7 +83,7 @@ def find_missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
 
 
 def find_version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[FieldError]:
-    """Return the errors of one version, without those of its hoisted fields."""
+    """Return the errors of one version; `find_shared_errors` returns those of hoisted fields."""
     name = version.get("name") or ""
     out: list[FieldError] = []
     if errors := find_label_1035_errors(name):

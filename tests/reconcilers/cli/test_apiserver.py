@@ -88,8 +88,8 @@ def _replace_token(kubeconfig: str, token: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--listen=nonsense"], "'nonsense' is no address to listen on"),
-        (["--listen=127.0.0.1:99999"], "is no address to listen on"),
+        (["--listen=nonsense"], "'nonsense' is not an address to listen on"),
+        (["--listen=127.0.0.1:99999"], "is not an address to listen on"),
         (["--token-auth-file=/nowhere"], "/nowhere cannot be read"),
         (["--listen=127.0.0.1:0", "--kubeconfig=/proc/nowhere/config"], "/proc/nowhere"),
         (["--listen=127.0.0.1:0", "--data=/proc/nowhere"], "/proc/nowhere"),

@@ -266,7 +266,7 @@ async def test_a_metallb_that_is_no_program_gets_one_sentence(
     assert done.returncode == 1
     assert done.stdout == b""
     assert done.stderr.decode() == (
-        f"error: TEST_ASSET_METALLB_CONTROLLER leads to {program}, which is no program;"
+        f"error: TEST_ASSET_METALLB_CONTROLLER names {program}, which is not an executable file;"
         " correct or unset it\n"
     )
 
@@ -279,5 +279,6 @@ async def test_a_folder_that_lacks_one_server_gets_one_sentence(programs: Progra
     missing = programs.fake_programs.folder / "kube-apiserver"
     assert done.returncode == 1
     assert done.stderr.decode() == (
-        f"error: KUBEBUILDER_ASSETS leads to {missing}, which is no program; correct or unset it\n"
+        f"error: KUBEBUILDER_ASSETS names {missing}, which is not an executable file;"
+        " correct or unset it\n"
     )
