@@ -162,7 +162,7 @@ def _has_ipv6() -> bool:
 
 
 async def test_a_name_to_listen_on_is_refused_before_anything_starts(assets: Assets) -> None:
-    with pytest.raises(ListenError, match="'localhost' is none, write"):
+    with pytest.raises(ListenError, match="'localhost' is not one; write"):
         async with ControlPlane.start(listen="localhost:0"):
             pass
     assert list_left_behind(assets) == ([], [])
