@@ -81,7 +81,7 @@ def test_kube_controller_manager_need_not_be_there(assets: Path) -> None:
 
 def test_a_kube_controller_manager_that_is_named_must_be_there(assets: Path) -> None:
     env = {"KUBEBUILDER_ASSETS": str(assets), "TEST_ASSET_KUBE_CONTROLLER_MANAGER": "/nowhere"}
-    with pytest.raises(PlaneError, match="TEST_ASSET_KUBE_CONTROLLER_MANAGER leads to /nowhere"):
+    with pytest.raises(PlaneError, match="TEST_ASSET_KUBE_CONTROLLER_MANAGER names /nowhere"):
         read_settings(env)
 
 
