@@ -118,7 +118,9 @@ class RealLbIpam(StandInLbIpam):
         await wait_until_established(server.transport, clock, definitions)
         await wait_until_listed(server.transport, clock, definitions)
         with name_tenant_in_failures(self.title, server):
-            async with import_envtest().cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
+            async with import_envtest().run_cilium_lbipam(
+                server.kubeconfig, self._settings
+            ) as lbipam:
                 task_status.started()
                 await lbipam.raise_when_ended()
 

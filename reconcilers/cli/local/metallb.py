@@ -105,7 +105,7 @@ class RealMetalLB(StandInMetalLB):
         await wait_until_established(server.transport, clock, definitions)
         await wait_until_listed(server.transport, clock, definitions)
         with name_tenant_in_failures(self.title, server):
-            run = import_envtest().metallb_controller(server.kubeconfig, self._settings)
+            run = import_envtest().run_metallb_controller(server.kubeconfig, self._settings)
             async with run as controller:
                 self._version = controller.version
                 task_status.started()
