@@ -62,7 +62,7 @@ class ClusterSettings:
         idle_seconds: how long a cluster that is not used, or that fails, keeps its slot.
         silence_seconds: how long a watch may send nothing before it counts as dead.
         longest_pause: seconds at which the delays between attempts for a cluster stop growing.
-        opens_per_second: how fast clusters are opened when many are asked for at once: with a
+        opens_per_second: how fast clusters are opened when many are requested at once: with a
             thousand TLS handshakes at once this process would be too slow, and all would time
             out. Rejected: limiting how many are being opened, as unreachable ones would then
             delay the others.

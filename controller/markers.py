@@ -213,7 +213,7 @@ def rules(*cel: Rule) -> dict[str, Any]:
 
 
 def list_map(*keys: str) -> dict[str, Any]:
-    """Return the schema extension for a list whose entries are told apart by `keys`.
+    """Return the schema extension for a list whose entries are identified by `keys`.
 
     Server-side apply merges such a list entry by entry. Without the extension one manager owns the
     whole list.

@@ -116,7 +116,7 @@ class ManagerOptions:
 
         Raises:
             ConfigurationError: the lease has no name or one that no object can have, its times
-                contradict each other, or shards are asked for without leader election.
+                contradict each other, or shards are set without leader election.
         """
         if self.shards and not self.leader_elect:
             raise ConfigurationError("shards are shared by leases: they need leader election")

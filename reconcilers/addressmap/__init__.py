@@ -7,7 +7,7 @@ audit.py        faults: overlaps, orphans, ranges outside of pools, statuses tha
 adoption.py     changes when butler-ipam takes over from another controller
 styles.py       letters, colours and words for the states of addresses
 integers.py     integers that are too large for most programs that read JSON
-looks.py        colours and patterns by which tenants are told apart
+looks.py        colours and patterns that distinguish tenants
 svg.py          a pool's space as SVG
 pagedata.py     the data of the page as plain JSON: the one module of the page that knows models
 pagemessages.py messages with the changes from one state of the page to another

@@ -146,7 +146,7 @@ class ManagementPolicy(ApiType, frozen=True):
 
 @with_config(MODEL)
 class TenantClusterSpec(ApiType, frozen=True):
-    """The cluster that is asked for."""
+    """The cluster to build."""
 
     kubernetesVersion: Annotated[str, FieldSchema(pattern=r"^v\d+\.\d+\.\d+$")]
     """Kubernetes version of the cluster, for example v1.33.1."""

@@ -202,7 +202,7 @@ def _wrap_last_column(columns: Sequence[TableColumn[T]], rows: Sequence[T], room
     if width < NARROWEST_TEXT:
         return ""
     texts = [_wrap(last_column.build_cell(row).content, width) for row in rows]
-    # The value is asked for once for each row, in order.
+    # `value` is called once for each row, in order.
     first_texts = iter([cell_lines[0] for cell_lines in texts])
     first_lines = replace(last_column, value=lambda _: next(first_texts), narrow=None)
     lines = render_table([*other_columns, first_lines], rows).splitlines(keepends=True)

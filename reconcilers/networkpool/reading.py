@@ -171,7 +171,7 @@ class PoolReader:
         """Return a view of a pool's requests of all kinds that has read as far as a journal says.
 
         First each kind is reached: by its cache, or by a LIST that began after `pool` was read.
-        All caches are asked before the first LIST, so that no LIST is sent in vain if the pass has
+        All caches are checked before the first LIST, so that no LIST is wasted if the pass has
         to wait for a cache. Then the view is made of all kinds without an await.
 
         Args:

@@ -175,12 +175,11 @@ def render_figures(  # noqa: PLR0913 - what was read, decided, and is known of o
     """Return the status of a pool whose spec is valid, without its journal.
 
     Args:
-        view: its requests.
-        decision: what the pass hands out.
-        now: the time.
-        overlapping: whether other pools hand out the same addresses; None while that is not known.
+        view: the IPAllocations of the pool.
+        decision: the ranges that the pass hands out.
+        overlapping: condition for pools that hand out the same addresses; None if not known yet.
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
-        observed: what another allocator gave; needed only if the decision is not sound.
+        observed: the ranges that another allocator gave; used only if the decision has problems.
     """
     figures = summarize_pool(view, decision)
     problem_findings = problems.list_findings(

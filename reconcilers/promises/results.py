@@ -18,7 +18,7 @@ from controller.errors import (
 )
 
 _DENIALS = ("denied the request", "denied request")
-"""Words by which the answers of admission webhooks and policies are told from other answers.
+"""Words that distinguish the answers of admission webhooks and policies from other answers.
 
 The status code does not tell: webhooks and policies choose it themselves.
 """

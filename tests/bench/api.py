@@ -120,7 +120,7 @@ class Api:
         Args:
             path: the path of the collection.
             take: receives the type of each event, the object, and the time by perf_counter.
-            task_status: is told when the watch has begun.
+            task_status: reports that the watch has begun.
 
         Raises:
             Refused: the API server has no events after the last one any more.

@@ -122,7 +122,7 @@ def build_peer() -> Path | None:
     default=names.TYPE_NODES,
     show_default=True,
     help="What the addresses are for. Of a loadbalancer one, ours asks for its tenant before it is"
-    " released, and is told that there is none; the peer knows of no tenants.",
+    " released, and finds that there is none; the peer has no tenants.",
 )
 @click.pass_obj
 def command(place: str, allocations: Sequence[int], only: str | None, kind: str) -> None:

@@ -128,7 +128,7 @@ async def prepare(driver: Driver, case: StartCase) -> None:
         "workers": {"replicas": 1},
         "providerConfigRef": {"name": "bench", "namespace": NAMESPACE},
     }
-    # Each pool has a block of its own, with room for what is asked of it.
+    # Each pool has a block of its own, with room for its requests.
     pools = [
         _make_object("NetworkPool", _name_pool(number, case), {"cidr": f"10.{number}.0.0/19"})
         for number in range(case.pools)

@@ -150,7 +150,7 @@ async def measure(start: Start, place: Open, number: int, kind: str) -> Controll
 
     Raises:
         PlaneError: the control plane does not start.
-        WrongAnswerError: the controller does not give what is asked for.
+        WrongAnswerError: the controller does not allocate the requested addresses.
         TimeoutError: it does not give it in time.
     """
     async with place() as home:

@@ -66,7 +66,7 @@ async def test_the_impersonated_user_has_name_groups_uid_and_extra(
 async def test_groups_that_a_name_implies_are_added(
     http: httpx.AsyncClient, name: str, groups: list[str]
 ) -> None:
-    # The anonymous user may review nothing, so it is asked what groups its refusal counts.
+    # The anonymous user may review nothing, so its groups are read from its refusal.
     rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     await http.post(f"{RBAC}/clusterroles", json={"metadata": {"name": "all"}, "rules": rules})
     binding = {

@@ -1,4 +1,4 @@
-"""By what a request is known: bearer tokens, certificates, and what is told of them."""
+"""Authentication of requests: bearer tokens and certificates, and reviews of them."""
 
 import base64
 import ssl

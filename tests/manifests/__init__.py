@@ -1,1 +1,1 @@
-"""Tests of what a cluster is told."""
+"""Tests of the manifests, the chart and the guides that apply them."""

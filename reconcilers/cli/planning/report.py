@@ -353,7 +353,7 @@ def _build_change_table(
 ) -> tuple[Sequence[TableColumn[BlockChange]], Sequence[BlockChange]]:
     """Return the columns and the rows of the table "Before and after".
 
-    A block without a change is a row only with -o wide, or if sizes of tenants are asked for.
+    A block without a change is a row only with -o wide, or if sizes of tenants are given.
     """
     # All blocks were measured for the same sizes.
     sizes = list(changed[0].after.fits) if changed else []

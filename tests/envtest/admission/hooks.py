@@ -1,4 +1,4 @@
-"""A webhook server for tests: answers as it is told and keeps what it was asked."""
+"""A webhook server for tests: gives the answers that a test set, and keeps the requests."""
 
 import base64
 import json

@@ -59,7 +59,7 @@ async def test_validating_hooks_are_asked_at_once(
 
 @pytest.fixture
 async def settings(client: httpx.AsyncClient, stage: Stage) -> str:
-    """A config map that a hook is asked about; returns its path."""
+    """Create a config map that a webhook reviews; return its path."""
     await client.post(CONFIGMAPS, json={"metadata": {"name": "c"}, "data": {"by": "fixture"}})
     rule = {
         "apiGroups": [""],

@@ -174,6 +174,6 @@ def test_rules_of_a_part_that_patches_leave_alone_are_not_forgotten() -> None:
     for _ in range(2):
         assert report_problems(small, small) == ([], [])
         assert report_problems({"size": 2}, small) == (["size is fixed"], [])
-        # What was wrong before may stay, but is told each time.
+        # A field that was invalid before may stay, but each update warns about it.
         assert report_problems(large, large)[0] == []
         assert len(report_problems(large, large)[1]) == 1

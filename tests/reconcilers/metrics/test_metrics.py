@@ -1,4 +1,4 @@
-"""What Prometheus is told: how things stand at each scrape, what happened, and nothing stale."""
+"""The metrics at a scrape: current states, counts of events, and no stale series."""
 
 from functools import partial
 from importlib.metadata import version

@@ -83,7 +83,7 @@ class FeedSetup:
         async with anyio.create_task_group() as group:
             for informer in (*self.watched.kinds, self.watched.events):
                 group.start_soon(informer.run)
-            assert self.watched.others is not None, "all platforms are asked for"
+            assert self.watched.others is not None, "the feed watches all platforms"
             group.start_soon(self.watched.others.run)
             group.start_soon(self.feed.run)
             if platforms_are_read:

@@ -72,7 +72,7 @@ async def _check(lab: Lab) -> Released | InUse:
 
 
 class TestOfAClusterThatIsReady:
-    """A cluster that vanished while Ready: its tenant is asked before a range is released."""
+    """A cluster that vanished while Ready: a range is released only after the tenant was read."""
 
     async def test_its_ranges_are_released_only_when_they_are_withdrawn_from_its_tenant(
         self,
