@@ -1,8 +1,9 @@
 """`butler-ipam apiserver`: the embedded Kubernetes API server alone, until Ctrl-C."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import anyio
 import click
@@ -15,12 +16,15 @@ from reconcilers.cli.local.servers import (
     choose_kubeconfig_path,
     collect_garbage_less_often,
     convert_start_problems,
-    import_envtest,
+    require_envtest,
     run_servers,
     write_kubeconfig,
 )
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import listen_option, server_options
+
+if TYPE_CHECKING:
+    from envtest.server.call import User
 
 _KUBECONFIG = "admin.kubeconfig"
 
@@ -58,7 +62,7 @@ def apiserver(
         click.echo("stopped")
 
 
-def _read_tokens(path: Path | None) -> Any:
+def _read_tokens(path: Path | None) -> "Mapping[str, User]":
     """Return the users of a token file, by token; empty if `path` is None.
 
     Raises:
@@ -67,15 +71,21 @@ def _read_tokens(path: Path | None) -> Any:
     """
     if path is None:
         return {}
+    require_envtest()
+    from envtest import parse_token_file
+
     try:
-        return import_envtest().parse_token_file(path.read_text(encoding="utf-8"), str(path))
+        return parse_token_file(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise CommandProblem(f"--token-auth-file {path} cannot be read: {error}") from error
 
 
-async def _serve(listen: str, data: Path | None, tokens: Any, path: Path) -> None:
+async def _serve(listen: str, data: Path | None, tokens: "Mapping[str, User]", path: Path) -> None:
     """Serve the API until cancelled; write the kubeconfig to `path` and print how to use it."""
-    async with import_envtest().serve(listen=listen, data=data, tokens=tokens) as server:
+    require_envtest()
+    from envtest import serve
+
+    async with serve(listen=listen, data=data, tokens=tokens) as server:
         write_kubeconfig(path, server.get_kubeconfig())
         storage = f"kept in {data}" if data else "forgotten at the end (--data keeps them)"
         click.echo(f"embedded Kubernetes API server on {server.url}; objects are {storage}\n")

@@ -20,7 +20,7 @@ from controller.loggers import get_logger
 from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
-from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
+from reconcilers.cli.local.servers import ApiServer, Definitions, require_envtest
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.loadbalancers.metallb.installation.installer import AppliedObject
 
@@ -121,9 +121,12 @@ class LocalBalancer(ABC):
 @contextmanager
 def name_tenant_in_failures(title: str, server: ApiServer) -> Iterator[None]:
     """Raise a failure of a load balancer's program as a CommandProblem that names the tenant."""
+    require_envtest()
+    from envtest import PlaneError
+
     try:
         yield
-    except import_envtest().PlaneError as failure:
+    except PlaneError as failure:
         raise CommandProblem(f"{title} of {server.name}: {failure}") from failure
 
 

@@ -5,7 +5,7 @@ configure announcements are served all the same, so that people can create objec
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -22,10 +22,13 @@ from reconcilers.cli.local.balancer import (
     wait_until_established,
     wait_until_listed,
 )
-from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
+from reconcilers.cli.local.servers import ApiServer, Definitions, require_envtest
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, read_cilium_crds
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, make_offer
+
+if TYPE_CHECKING:
+    from envtest.settings import EnvironmentSettings
 
 LEASE_NAMESPACE = "kube-system"
 """Where Cilium's operator holds its Lease, if Cilium is installed as its documents say."""
@@ -82,7 +85,7 @@ class StandInLbIpam(LocalBalancer):
 class RealLbIpam(StandInLbIpam):
     """Cilium's own LB-IPAM, a process for each tenant; envtest's settings name the program."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: "EnvironmentSettings") -> None:
         self.source = f"real: {settings.lbipam}"
         self._settings = settings
 
@@ -95,7 +98,9 @@ class RealLbIpam(StandInLbIpam):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions of the program, and ours of the kinds that announce addresses."""
-        pools: Definitions = await import_envtest().read_lbipam_definitions(self._settings)
+        from envtest import read_lbipam_definitions
+
+        pools = await read_lbipam_definitions(self._settings)
         program_names = {definition["metadata"]["name"] for definition in pools}
         # The program has the definitions of pools. Cilium's other kinds are shipped here.
         others = [
@@ -115,12 +120,12 @@ class RealLbIpam(StandInLbIpam):
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Run the program until cancelled; it starts once its kinds can be listed."""
+        from envtest import run_cilium_lbipam
+
         await wait_until_established(server.transport, clock, definitions)
         await wait_until_listed(server.transport, clock, definitions)
         with name_tenant_in_failures(self.title, server):
-            async with import_envtest().run_cilium_lbipam(
-                server.kubeconfig, self._settings
-            ) as lbipam:
+            async with run_cilium_lbipam(server.kubeconfig, self._settings) as lbipam:
                 task_status.started()
                 await lbipam.raise_when_ended()
 
@@ -132,5 +137,8 @@ def find_lbipam() -> LocalBalancer:
         CommandProblem: this installation lacks envtest.
         PlaneError: a variable of the environment names a file that does not exist.
     """
-    settings = import_envtest().read_settings()
+    require_envtest()
+    from envtest import read_settings
+
+    settings = read_settings()
     return StandInLbIpam() if settings.lbipam is None else RealLbIpam(settings)

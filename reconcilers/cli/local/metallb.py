@@ -1,7 +1,7 @@
 """MetalLB in tenants: the real controller where the environment has it, else a stand-in."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -18,7 +18,7 @@ from reconcilers.cli.local.balancer import (
     wait_until_established,
     wait_until_listed,
 )
-from reconcilers.cli.local.servers import ApiServer, Definitions, import_envtest
+from reconcilers.cli.local.servers import ApiServer, Definitions, require_envtest
 from reconcilers.cli.standin.controller import MetalLBStandIn
 from reconcilers.cli.standin.pools import NAMESPACE, read_metallb_crds
 from reconcilers.loadbalancers.metallb.kinds import (
@@ -26,6 +26,9 @@ from reconcilers.loadbalancers.metallb.kinds import (
     L2_ADVERTISEMENT,
     IPAddressPool,
 )
+
+if TYPE_CHECKING:
+    from envtest.settings import EnvironmentSettings
 
 
 class StandInMetalLB(LocalBalancer):
@@ -75,7 +78,7 @@ class StandInMetalLB(LocalBalancer):
 class RealMetalLB(StandInMetalLB):
     """MetalLB's own controller, a process for each tenant; envtest's settings name the program."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: "EnvironmentSettings") -> None:
         self.source = f"real: {settings.metallb}"
         self._settings = settings
         self._version = ""
@@ -89,8 +92,9 @@ class RealMetalLB(StandInMetalLB):
     @override
     async def read_definitions(self) -> Definitions:
         """Return the definitions that belong to the real program."""
-        definitions: Definitions = import_envtest().read_metallb_definitions(self._settings)
-        return definitions
+        from envtest import read_metallb_definitions
+
+        return read_metallb_definitions(self._settings)
 
     @override
     async def _run(
@@ -102,11 +106,12 @@ class RealMetalLB(StandInMetalLB):
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Run the program until cancelled; it starts once its kinds can be listed."""
+        from envtest import run_metallb_controller
+
         await wait_until_established(server.transport, clock, definitions)
         await wait_until_listed(server.transport, clock, definitions)
         with name_tenant_in_failures(self.title, server):
-            run = import_envtest().run_metallb_controller(server.kubeconfig, self._settings)
-            async with run as controller:
+            async with run_metallb_controller(server.kubeconfig, self._settings) as controller:
                 self._version = controller.version
                 task_status.started()
                 await controller.raise_when_ended()
@@ -119,5 +124,8 @@ def find_metallb() -> LocalBalancer:
         CommandProblem: this installation lacks envtest.
         PlaneError: a variable of the environment names a file that does not exist.
     """
-    settings = import_envtest().read_settings()
+    require_envtest()
+    from envtest import read_settings
+
+    settings = read_settings()
     return StandInMetalLB() if settings.metallb is None else RealMetalLB(settings)

@@ -15,8 +15,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -28,6 +27,9 @@ from controller.transport import Transport
 from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.progress import show_done, show_progress_during
+
+if TYPE_CHECKING:
+    from envtest.settings import EnvironmentSettings
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -47,19 +49,18 @@ def collect_garbage_less_often() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def import_envtest() -> ModuleType:
-    """Import the package `envtest`, and return it.
+def require_envtest() -> None:
+    """Check that the package `envtest` can be imported; callers then import it for themselves.
 
     Raises:
         CommandProblem: the package, or a package that it imports, is not installed.
     """
     try:
-        import envtest
+        import envtest  # noqa: F401 - imported for its error
     except ImportError as missing:
         raise CommandProblem(
             f"this installation has no API server ({missing}): install butler-ipam[envtest]"
         ) from missing
-    return envtest
 
 
 @contextmanager
@@ -69,15 +70,12 @@ def convert_start_problems() -> Iterator[None]:
     Raises:
         CommandProblem: the server did not start.
     """
-    envtest_module = import_envtest()
+    require_envtest()
+    from envtest import DiskError, ListenError, PlaneError, TokenFileError
+
     try:
         yield
-    except (
-        envtest_module.PlaneError,
-        envtest_module.DiskError,
-        envtest_module.ListenError,
-        envtest_module.TokenFileError,
-    ) as failure:
+    except (PlaneError, DiskError, ListenError, TokenFileError) as failure:
         raise CommandProblem(str(failure)) from failure
 
 
@@ -146,10 +144,11 @@ async def run_api_server(
         CommandProblem: a variable leads to a cluster that runs already.
     """
     _read_settings()  # called only for its exceptions: the result is of no use here
-    control_plane = import_envtest().ControlPlane
-    started = control_plane.start(data=data, namespace_controller=True, garbage_collector=True)
+    from envtest import ControlPlane
+
+    started = ControlPlane.start(data=data, namespace_controller=True, garbage_collector=True)
     async with started as plane:
-        await plane.install_crds(list(crds))
+        await plane.install_crds([dict(definition) for definition in crds])
         kubeconfig = plane.get_kubeconfig()
         async with _connect(kubeconfig) as transport:
             version = decode_json(await transport.request("GET", "/version"))["gitVersion"]
@@ -177,13 +176,16 @@ def describe_server_source() -> str:
     return "real: " + ", ".join(str(program) for program in programs if program)
 
 
-def _read_settings() -> Any:
+def _read_settings() -> "EnvironmentSettings":
     """Return the settings that envtest reads from the environment.
 
     Raises:
         CommandProblem: a variable leads to a cluster that runs already.
     """
-    settings = import_envtest().read_settings()
+    require_envtest()
+    from envtest import read_settings
+
+    settings = read_settings()
     if settings.kind == "existing":
         raise CommandProblem(
             "USE_EXISTING_CLUSTER names one cluster, and this command starts several API"
