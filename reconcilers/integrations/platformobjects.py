@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers.integrations.core.objects import Body, find_resource, is_of
+from reconcilers.integrations.core.objects import Body, find_resource, is_of_kinds
 from reconcilers.integrations.registry import (
     list_candidate_platforms,
     list_platforms,
@@ -65,7 +65,7 @@ def find_platform_names(bodies: Sequence[Body]) -> set[str]:
     return {
         platform.name
         for platform in list_candidate_platforms(bodies)
-        if any(is_of(body, platform.kinds) for body in bodies)
+        if any(is_of_kinds(body, platform.kinds) for body in bodies)
     }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from controller.meta import Version
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.core.objects import is_of
+from reconcilers.integrations.core.objects import is_of_kinds
 from reconcilers.integrations.core.platforms import NetworkPools, Platform, PlatformObjects
 from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import (
@@ -51,7 +51,7 @@ async def remove(client: "Client", kind: str, at: Version) -> None:
 
 def is_known(body: Mapping[str, Any]) -> bool:
     """Return whether a manifest is of a kind that some integration reads."""
-    return any(is_of(body, platform.kinds) for platform in list_candidate_platforms([body]))
+    return any(is_of_kinds(body, platform.kinds) for platform in list_candidate_platforms([body]))
 
 
 async def from_cluster(

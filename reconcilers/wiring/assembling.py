@@ -11,7 +11,7 @@ from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, IntegrationHolders
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
@@ -101,7 +101,7 @@ def add_controllers(
     return tenants
 
 
-def _add_integrations(shared: Shared) -> HoldersBeside:
+def _add_integrations(shared: Shared) -> IntegrationHolders:
     """Add the integrations that are on; return their objects that hold NetworkPools' addresses."""
     if not shared.settings.integration:
         return NOTHING_SHARED

@@ -32,7 +32,7 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.clusteraccess.tenantclients import TenantClients
-from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, IntegrationHolders
 from reconcilers.ipallocation.reconciler import (
     IPAllocationReconciler,
     describe_unreleased,
@@ -60,7 +60,7 @@ OTHERS_CLOSED_AFTER = 300.0
 """Seconds between two searches for clients of tenants that other replicas work on."""
 
 
-def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) -> None:
+def add_networkpools(shared: Shared, sharing: IntegrationHolders = NOTHING_SHARED) -> None:
     """Add the controller of NetworkPools, which alone hands out their ranges.
 
     Args:

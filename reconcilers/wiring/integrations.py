@@ -12,7 +12,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.platforms import WebhookMaker
 from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.core.serving import IntegrationParts
-from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, IntegrationHolders
 from reconcilers.integrations.registry import list_platforms
 from reconcilers.networkpool.otherholders import OtherHoldings
 from reconcilers.spaces.index import SpaceIndex
@@ -24,7 +24,7 @@ from reconcilers.wiring.shared import Shared
 T = TypeVar("T", bound=Object)
 
 
-def add_integrations(shared: Shared) -> HoldersBeside:
+def add_integrations(shared: Shared) -> IntegrationHolders:
     """Add the pools and the services of each integration to the manager.
 
     The pools of all integrations are added first, as sources of the index of spaces, which knows

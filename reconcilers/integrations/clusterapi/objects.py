@@ -20,7 +20,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.clusterpauses import CLUSTER_INDEX
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, fill_cache
-from reconcilers.integrations.core.objects import from_bodies as decode_bodies
+from reconcilers.integrations.core.objects import decode_bodies as decode_bodies_of_kinds
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
 UNREADABLE = "it cannot be decoded"
@@ -55,7 +55,7 @@ def fill_caches(
     )
 
 
-async def read(lists: ScopedLists) -> ObjectsByKind:
+async def read_objects(lists: ScopedLists) -> ObjectsByKind:
     """Read all objects that the user may read; none if claims or IPAddresses are not served.
 
     The result names the kinds that the user may not read.
@@ -135,7 +135,7 @@ async def remove(client: Client, kind: str, at: Version) -> None:
             return
 
 
-def from_bodies(
+def decode_bodies(
     bodies: Iterable[Mapping[str, Any]], namespace: str, now: datetime
 ) -> ObjectsByKind:
     """Return the objects of manifests, with the fields that a server fills in.
@@ -148,7 +148,7 @@ def from_bodies(
         namespace: the namespace of manifests that name none.
         now: the time.
     """
-    objects = decode_bodies(bodies, KINDS, namespace=namespace, now=now)
+    objects = decode_bodies_of_kinds(bodies, KINDS, namespace=namespace, now=now)
     if not objects.by_kind.get(CLUSTERS.kind):
         claims = objects.by_kind.get(CLAIMS.kind, ())
         cluster_keys = {claim.cluster for claim in claims if claim.cluster is not None}

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from controller.webhooks import Webhook
     from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import HoldersBeside
+    from reconcilers.integrations.core.sharing import IntegrationHolders
 
 
 class ClusterApiPlatform(Platform):
@@ -85,18 +85,18 @@ class ClusterApiPlatform(Platform):
     @override
     async def read(self, lists: ScopedLists) -> ObjectsByKind:
         """Read all objects of Cluster API's kinds that the user may read."""
-        from reconcilers.integrations.clusterapi.objects import read
+        from reconcilers.integrations.clusterapi.objects import read_objects
 
-        return await read(lists)
+        return await read_objects(lists)
 
     @override
     def from_manifests(
         self, bodies: Sequence[Body], namespace: str, now: datetime
     ) -> ObjectsByKind:
         """Return the objects of Cluster API's kinds among manifests, created `now`."""
-        from reconcilers.integrations.clusterapi.objects import from_bodies
+        from reconcilers.integrations.clusterapi.objects import decode_bodies
 
-        return from_bodies(bodies, namespace, now)
+        return decode_bodies(bodies, namespace, now)
 
     @override
     def list_implied_objects(
@@ -143,13 +143,13 @@ class ClusterApiPlatform(Platform):
         return make_live_platform(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+    def add_services(self, parts: "IntegrationParts") -> "IntegrationHolders":
         """Add the controllers of claims; return what NetworkPools have to know of claims."""
         from reconcilers.integrations.clusterapi.serving import add_service
-        from reconcilers.integrations.core.sharing import HoldersBeside
+        from reconcilers.integrations.core.sharing import IntegrationHolders
 
         integration = add_service(parts)
-        return HoldersBeside([integration], claims=integration.claims)
+        return IntegrationHolders([integration], claims=integration.claims)
 
     @override
     async def remove(self, client: "Client", kind: str, at: Version) -> None:

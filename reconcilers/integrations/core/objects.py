@@ -104,7 +104,7 @@ def make_decode_failure(
     return DecodeFailure(str(error), outline, decoded_metadata)
 
 
-async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> ObjectsByKind:
+async def read_objects(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> ObjectsByKind:
     """Read all objects of an integration's kinds, as far as the user may read them.
 
     If one of the kinds is not served, no objects are read: the integration needs all its kinds.
@@ -130,7 +130,7 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> Objects
     return replace(objects, not_read=lists.not_read)
 
 
-def is_of(body: Body, kinds: Iterable[Resource[Object]]) -> bool:
+def is_of_kinds(body: Body, kinds: Iterable[Resource[Object]]) -> bool:
     """Return whether a manifest is of one of these kinds, of any version."""
     return find_resource(body, kinds) is not None
 
@@ -156,11 +156,11 @@ def list_implied(
     Yields:
         Kind and manifest of each named object, each once.
     """
-    if any(is_of(body, [implied]) for body in bodies):
+    if any(is_of_kinds(body, [implied]) for body in bodies):
         return
     keys: dict[Key, None] = {}
     for body in bodies:
-        if is_of(body, [kind]):
+        if is_of_kinds(body, [kind]):
             with suppress(msgspec.ValidationError):
                 if (key := find_named(msgspec.convert(body, kind.type))) is not None:
                     keys[key] = None
@@ -198,7 +198,7 @@ def stamp_metadata(
     }
 
 
-def from_bodies(
+def decode_bodies(
     bodies: Iterable[Body],
     kinds: Sequence[Resource[Object]],
     namespace: str,

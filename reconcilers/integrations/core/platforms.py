@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 from controller.meta import Key, Object, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.integrations.core.objects import Body, ObjectsByKind, from_bodies, read
+from reconcilers.integrations.core.objects import Body, ObjectsByKind, decode_bodies, read_objects
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.spaces.offers import PoolOffer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from reconcilers.configuration.settings import Settings
     from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import HoldersBeside
+    from reconcilers.integrations.core.sharing import IntegrationHolders
     from reconcilers.networkpool.otherholders import OtherHoldings
     from reconcilers.spaces.index import SpaceIndex
     from reconcilers.specrules.verdict import Validator
@@ -166,7 +166,7 @@ class Platform(ABC):
         """
 
     @abstractmethod
-    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+    def add_services(self, parts: "IntegrationParts") -> "IntegrationHolders":
         """Add its controllers to a manager.
 
         Returns:
@@ -179,7 +179,7 @@ class Platform(ABC):
         Raises:
             ControllerError: a request failed, other than a LIST that is forbidden to the user.
         """
-        return await read(lists, self.kinds)
+        return await read_objects(lists, self.kinds)
 
     def from_manifests(
         self, bodies: Sequence[Body], namespace: str, now: datetime
@@ -191,7 +191,7 @@ class Platform(ABC):
             namespace: the namespace of manifests that name none.
             now: the time, for objects without a creationTimestamp.
         """
-        return from_bodies(
+        return decode_bodies(
             bodies, self.kinds, namespace=namespace, now=now, fill_defaults=self.fill_defaults
         )
 

@@ -17,7 +17,7 @@ class SharesNetworkPools(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class HoldersBeside:
+class IntegrationHolders:
     """Access to the holders of NetworkPools' addresses beside IPAllocations.
 
     Args:
@@ -31,16 +31,16 @@ class HoldersBeside:
     claims: ClaimService | None = None
     observed: ObservedRanges | None = None
 
-    def join_with(self, other: "HoldersBeside") -> "HoldersBeside":
+    def join_with(self, other: "IntegrationHolders") -> "IntegrationHolders":
         """Return the holders of both.
 
         At most one of the two has `claims`, and at most one has `observed`.
         """
-        return HoldersBeside(
+        return IntegrationHolders(
             [*self.integrations, *other.integrations],
             self.claims if other.claims is None else other.claims,
             self.observed if other.observed is None else other.observed,
         )
 
 
-NOTHING_SHARED = HoldersBeside()
+NOTHING_SHARED = IntegrationHolders()

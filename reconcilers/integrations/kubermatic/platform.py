@@ -12,7 +12,7 @@ from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.integrationnames import KUBERMATIC
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.core.objects import Body, is_of
+from reconcilers.integrations.core.objects import Body, is_of_kinds
 from reconcilers.integrations.core.platforms import (
     ListHoldings,
     Operations,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from controller.webhooks import Webhook
     from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import HoldersBeside
+    from reconcilers.integrations.core.sharing import IntegrationHolders
 
 
 class KubermaticPlatform(Platform):
@@ -62,7 +62,7 @@ class KubermaticPlatform(Platform):
     @override
     def fill_defaults(self, body: Body) -> Body:
         """Return the manifest of a Cluster with its namespace; other manifests unchanged."""
-        if not is_of(body, [CLUSTERS]):
+        if not is_of_kinds(body, [CLUSTERS]):
             return body
         from reconcilers.integrations.kubermatic.reading import fill_defaults
 
@@ -102,9 +102,9 @@ class KubermaticPlatform(Platform):
         return make_live_platform(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+    def add_services(self, parts: "IntegrationParts") -> "IntegrationHolders":
         """Add the controllers; return what NetworkPools must keep clear of if KKP is observed."""
-        from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
+        from reconcilers.integrations.core.sharing import NOTHING_SHARED, IntegrationHolders
 
         if not parts.settings.kubermatic.observe:
             from reconcilers.integrations.kubermatic.serving import add_service
@@ -114,7 +114,7 @@ class KubermaticPlatform(Platform):
         from reconcilers.integrations.kubermatic.observing import add_observer
 
         observer = add_observer(parts)
-        return HoldersBeside([observer], observed=observer.holders)
+        return IntegrationHolders([observer], observed=observer.holders)
 
     @override
     def make_webhooks(

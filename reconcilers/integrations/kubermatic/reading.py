@@ -17,7 +17,7 @@ from controller.clock import Clock
 from controller.indexes import IndexFunction
 from controller.meta import Key
 from controller.unreadables import find_near
-from reconcilers.integrations.core.objects import ObjectsByKind, is_of
+from reconcilers.integrations.core.objects import ObjectsByKind, is_of_kinds
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -141,7 +141,7 @@ def fill_caches(objects: ObjectsByKind) -> KubermaticCaches:
 def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a manifest with the default that KKP fills in: the namespace of a Cluster."""
     status = dict(body.get("status") or {})
-    if not is_of(body, [CLUSTERS]) or status.get("namespaceName"):
+    if not is_of_kinds(body, [CLUSTERS]) or status.get("namespaceName"):
         return body
     name = (body.get("metadata") or {}).get("name", "")
     return {**body, "status": {**status, "namespaceName": f"cluster-{name}"}}

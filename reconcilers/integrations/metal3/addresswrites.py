@@ -89,7 +89,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         # An IPAddress with the name exists. It may be this claim's, although the cache is behind.
         is_same = parse_single(ip_address.spec.address) == address
         is_of_pool = claim_format.find_pool_of_address(ip_address) == pool.metadata.key
-        if is_same and is_of_pool and claim_format.is_of(ip_address, claim):
+        if is_same and is_of_pool and claim_format.is_address_of_claim(ip_address, claim):
             return await self.repair(ip_address, claim=claim, pool=pool)
         why = "is not of the claim" if is_same else f"is {ip_address.spec.address!r}"
         raise AddressInTheWay(f"IPAddress {ip_address.metadata.key} exists and {why}")

@@ -188,7 +188,7 @@ class ClaimFormat(ClaimFields[Key, ClaimT, AddressT]):
         has_finalizer = self.address_finalizer in address.metadata.finalizers
         return has_finalizer and any(map(is_pool_reference, owners))
 
-    def is_of(self, address: AddressT, claim: ClaimT) -> bool:
+    def is_address_of_claim(self, address: AddressT, claim: ClaimT) -> bool:
         """Return whether an IPAddress names a claim, and no earlier claim of that name owns it.
 
         An earlier claim of the same name has another uid.

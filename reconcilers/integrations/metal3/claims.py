@@ -177,7 +177,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         return [
             address
             for address in addresses_by_name.values()
-            if self._claim_format.is_of(address, claim)
+            if self._claim_format.is_address_of_claim(address, claim)
             and self._claim_format.is_made_for_claim(address)
         ]
 

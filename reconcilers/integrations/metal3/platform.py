@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from controller.webhooks import Webhook
     from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import HoldersBeside
+    from reconcilers.integrations.core.sharing import IntegrationHolders
 
 
 class Metal3Platform(Platform):
@@ -112,7 +112,7 @@ class Metal3Platform(Platform):
         return make_live_platform(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+    def add_services(self, parts: "IntegrationParts") -> "IntegrationHolders":
         """Add the controllers. Nothing is shared with NetworkPools."""
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.metal3.serving import add_service

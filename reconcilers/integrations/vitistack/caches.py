@@ -17,7 +17,7 @@ from controller.meta import Key, Object
 from controller.plaintext import escape_text
 from controller.unreadables import find_near
 from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, compute_short_hash, shorten
-from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, is_of
+from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, is_of_kinds
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -366,7 +366,7 @@ def fill_caches(objects: ObjectsByKind) -> VitistackCaches:
 def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a manifest with the default that vitistack fills in: the phase of a network."""
     status = dict(body.get("status") or {})
-    if not is_of(body, [NETWORKS]) or status.get("provisioningPhase"):
+    if not is_of_kinds(body, [NETWORKS]) or status.get("provisioningPhase"):
         return body
     return {**body, "status": {**status, "provisioningPhase": PROVISIONED}}
 

@@ -11,7 +11,7 @@ from typing_extensions import override
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.integrationnames import VITISTACK
-from reconcilers.integrations.core.objects import Body, is_of
+from reconcilers.integrations.core.objects import Body, is_of_kinds
 from reconcilers.integrations.core.platforms import Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, KINDS, NETWORKS, NetworkNamespace
@@ -21,7 +21,7 @@ from reconcilers.spaces.sharing import Kinds
 if TYPE_CHECKING:
     from reconcilers.integrations.core.live import LivePlatform, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import HoldersBeside
+    from reconcilers.integrations.core.sharing import IntegrationHolders
 
 
 class VitistackPlatform(Platform):
@@ -46,7 +46,7 @@ class VitistackPlatform(Platform):
     @override
     def fill_defaults(self, body: Body) -> Body:
         """Return the manifest of a network with its phase; other manifests unchanged."""
-        if not is_of(body, [NETWORKS]):
+        if not is_of_kinds(body, [NETWORKS]):
             return body
         from reconcilers.integrations.vitistack.caches import fill_defaults
 
@@ -91,7 +91,7 @@ class VitistackPlatform(Platform):
         return make_live_platform(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+    def add_services(self, parts: "IntegrationParts") -> "IntegrationHolders":
         """Add the controllers. Nothing is shared with NetworkPools."""
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.vitistack.serving import add_service

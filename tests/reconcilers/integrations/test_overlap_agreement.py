@@ -11,7 +11,7 @@ from controller.meta import Key
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi import objects as clusterapi_objects
 from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
-from reconcilers.integrations.core.objects import from_bodies
+from reconcilers.integrations.core.objects import decode_bodies
 from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic.reading import fill_defaults
@@ -57,11 +57,11 @@ async def list_warnings(kind: str, spaces: SpaceIndex) -> list[str]:
     if kind == "NetworkPool":
         return [*networkpool.review_creation(NETWORK_POOL, spaces, MOST_ADDRESSES).warnings]
     if kind == "InClusterIPPool":
-        caches = clusterapi_objects.from_bodies(make_pools(kind), HOME, NOW)
+        caches = clusterapi_objects.decode_bodies(make_pools(kind), HOME, NOW)
         [ip_pool] = caches.by_kind[kind]
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
-    read = from_bodies(
+    read = decode_bodies(
         make_pools(kind), kubermatic.KINDS, namespace=HOME, now=NOW, fill_defaults=fill_defaults
     )
     [ipam_pool] = read.by_kind[kind]

@@ -8,7 +8,7 @@ from controller.errors import Forbidden
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import IPAddress
-from reconcilers.integrations.clusterapi.objects import fill_caches, read
+from reconcilers.integrations.clusterapi.objects import fill_caches, read_objects
 from reconcilers.integrations.core.objects import ObjectsByKind
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
@@ -33,7 +33,7 @@ class RefusingClient:
 
 async def read_without(refused_kind: str) -> ObjectsByKind:
     """Read all objects as a command does for a user who may not list a kind."""
-    return await read(ScopedLists(cast("Client", RefusingClient(refused_kind)), ""))
+    return await read_objects(ScopedLists(cast("Client", RefusingClient(refused_kind)), ""))
 
 
 async def test_a_user_who_may_not_list_claims_is_shown_ipaddresses() -> None:

@@ -3,7 +3,7 @@
 from typing import Any, cast
 
 from controller.client import Client
-from reconcilers.integrations.core.objects import from_bodies
+from reconcilers.integrations.core.objects import decode_bodies
 from reconcilers.integrations.vitistack import caches, gauges
 from reconcilers.integrations.vitistack.api import KINDS
 from reconcilers.integrations.vitistack.contents import list_contents
@@ -50,7 +50,7 @@ def test_metrics_of_networks_equal_the_figures_in_pictures() -> None:
         make_allocation("net", "waits"),
         make_allocation("broken", "waits-too"),
     ]
-    read_objects = from_bodies(
+    read_objects = decode_bodies(
         bodies, KINDS, namespace="n", now=clock.now(), fill_defaults=caches.fill_defaults
     )
     objects = caches.fill_caches(read_objects)
