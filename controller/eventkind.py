@@ -111,7 +111,7 @@ def create_event_body(
         stamp: a number, unique among the events of the object.
     """
     regarding, related = key.regarding, key.related
-    # A part of a name must not end with one of these characters, as a name that is cut may.
+    # A cut may leave a `-` or `.` at the end, where a name must not have it.
     stem = regarding.name[:NAME_LENGTH].rstrip("-.")
     return {
         "metadata": {"name": f"{stem}.{stamp:x}", "namespace": regarding.event_namespace},

@@ -164,7 +164,7 @@ def _read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clone() -> int:
-    """Fork as os.fork does, but as a child of the parent; return 0 in the child."""
+    """Fork as os.fork does, but make the child a sibling of this process; return 0 in it."""
     call = ctypes.PyDLL(None, use_errno=True)
     flags = ctypes.c_long(CLONE_PARENT | signal.SIGCHLD)
     call.PyOS_BeforeFork()

@@ -138,7 +138,10 @@ class InsertedEvent(Fault):
 
     @override
     def alter_piece(self, number: int, piece: bytes) -> Iterator[Step]:
-        """Yield a piece; after the last event before the line, yield the line as well."""
+        """Yield a piece; after piece number `events`, yield the line as well.
+
+        Piece 0 is the head of the answer, and piece n is the nth event.
+        """
         yield piece
         if number == self.events:
             yield self.line

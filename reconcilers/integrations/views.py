@@ -183,16 +183,16 @@ def index_offers(all_objects: PlatformObjects) -> SpaceIndex:
     for name in _list_unreadable_pools(all_objects):
         spaces.note_unreadable(name, unreadable=True)
     # The kinds that the user may not read, or may read in one namespace only.
-    not_read = {limit.kind for limit in (*networkpools.not_read, *all_objects.not_read)}
-    spaces.settle(Kinds.NETWORK_POOLS, compared=NETWORK_POOL.full_name not in not_read)
-    unread = {
+    limited_kinds = {limit.kind for limit in (*networkpools.not_read, *all_objects.not_read)}
+    spaces.settle(Kinds.NETWORK_POOLS, compared=NETWORK_POOL.full_name not in limited_kinds)
+    incomplete = {
         platform.compared_kinds
         for platform in platforms
-        if not not_read.isdisjoint(kind.full_name for kind in platform.pools)
+        if not limited_kinds.isdisjoint(kind.full_name for kind in platform.pools)
     }
     for kinds in Kinds:
         if kinds is not Kinds.NETWORK_POOLS:
-            spaces.settle(kinds, compared=kinds not in unread)
+            spaces.settle(kinds, compared=kinds not in incomplete)
     return spaces
 
 

@@ -348,10 +348,10 @@ class OrphanCollector:
         return "" if owner is None or owner.metadata.is_terminating else owner.metadata.uid
 
     async def _repair_metadata(self, allocation: IPAllocation, uid: str) -> IPAllocation | None:
-        """Write missing or wrong labels, and `uid` as that of the owner if it is not empty.
+        """Correct missing or wrong labels; note `uid` as that of the owner if it is not empty.
 
         Returns:
-            The allocation as it was written; None if nothing was to write.
+            The allocation as it was written; None if there was nothing to write.
         """
         change: dict[str, Any] = {}
         if repairs := allocationlabels.find_label_repairs(allocation):

@@ -83,7 +83,7 @@ class DuePromises:
     def _seconds_until_due(self, promise: Promise, now: float) -> float:
         """Return in how many seconds a promise is due; 0 or less if it is due now."""
         identity = promise.identity
-        # A rejection comes first: an own promise that is rejected waits for a resync as well.
+        # A rejection comes first: our own promise waits for a resync as well if it is rejected.
         if identity in self._rejected:
             return self._rejected[identity] + self._resync - now
         if identity in self._own:

@@ -22,7 +22,7 @@ def make_owner_reference(owner: Object, kind: Resource[Object]) -> dict[str, Any
 
 
 def render_owner_reference(reference: OwnerReference) -> dict[str, Any]:
-    """Return a reference that was read in the form in which it is written.
+    """Return an owner reference that was decoded as JSON for the body of a request.
 
     The flags `controller` and `blockOwnerDeletion` are left out if they are not set.
     """

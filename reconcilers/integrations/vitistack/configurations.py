@@ -289,10 +289,10 @@ class ConfigurationReconciler:
         )
 
     def _is_ours_to_release(self, configuration: NetworkConfiguration) -> bool:
-        """Return whether our finalizer is on a machine; another operator has the same finalizer.
+        """Return whether the finalizer on a machine is ours to remove.
 
-        The finalizer is ours if the network is ours or not known, or if the machine owns an
-        IPAllocation.
+        Another operator uses a finalizer of the same name. It is ours if the network is ours or
+        not known, or if the machine owns an IPAllocation.
         """
         network = find_network(self._caches, configuration)
         if isinstance(network, str) or self._caches.is_ours(network):

@@ -177,11 +177,15 @@ class MetalLBBalancer(LoadBalancer):
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
-        """Write `projection` over a pool whose basis is above `position`; return the old pool."""
+        """Overwrite a pool whose basis is above `position`, as after a restore from a backup.
+
+        Returns:
+            The offer of the pool as it was; None if there was no such pool.
+        """
         metallb = self._make_metallb()
         live = await metallb.read_pool()
         if live is None or read_basis(live) <= position:
-            return None  # the basis is a position that the management cluster really had
+            return None  # the pool was not written after the backup
         await permit(make_offer(live))
         await metallb.overwrite(live, projection)
         if projection.entries:

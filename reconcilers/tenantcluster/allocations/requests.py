@@ -282,10 +282,15 @@ class RequestPlanner:
         kind: str,
         count: Callable[[NetworkPool], int],
     ) -> RequestRefusal:
-        """Return why no pool of `provider` serves a request of the tenant."""
-        family_request = tenant.networking
-        pools = self._choice.list_refusals(provider, count, family_request)
-        return RequestRefusal(provider, kind, families=family_request.families_text, pools=pools)
+        """Return why no pool of `provider` serves a request of the tenant.
+
+        Args:
+            kind: the type of the addresses: nodes or loadbalancer.
+            count: returns how many addresses the request needs from a pool.
+        """
+        pools = self._choice.list_refusals(provider, count, tenant.networking)
+        families = tenant.networking.families_text
+        return RequestRefusal(provider, kind, families=families, pools=pools)
 
     def plan_growth(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int

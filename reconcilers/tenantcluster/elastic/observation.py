@@ -147,15 +147,16 @@ class SizeObserver:
         # Until the tenant is Ready, its first range is requested in the asked size anyway.
         if not _is_elastic(provider) and asked_size is not None and tenant.is_ready:
             target = TargetSize(compute_load_balancer_count(tenant, network), asked_size)
-        # Read from the condition, not from this process's memory, because all replicas see it.
+        # The condition says whether the load balancer has confirmed the ranges. The memory of this
+        # process may lack that: another replica may have written the ranges.
         condition = find_condition(tenant.status.conditions, LOAD_BALANCER_READY)
         is_absent = condition is not None and condition.reason in kind.absent_reasons
         if condition is None:
-            unconfirmed = "nothing was written there yet"
+            why_unconfirmed = "no range was written into the tenant yet"
         elif condition.status == "True" or is_absent:
-            unconfirmed = ""
+            why_unconfirmed = ""
         else:
-            unconfirmed = condition.reason
+            why_unconfirmed = condition.reason
         return SizeFacts(
             ranges=tuple(
                 self._make_range_facts(tenant, allocation, memory)
@@ -173,7 +174,7 @@ class SizeObserver:
             pools=tuple(network.list_pools_in_order()),
             unserved=UnservedGrowth.from_tenant(tenant),
             settling=self._compute_settling(memory),
-            unconfirmed=unconfirmed,
+            unconfirmed=why_unconfirmed,
             is_balancer_absent=is_absent,
         )
 

@@ -226,7 +226,7 @@ class Teardown:
             await self._delete(undeleted, "the TenantCluster is gone")
 
     async def _delete(self, allocations: Iterable[IPAllocation], reason: str) -> None:
-        """Delete allocations; one failure does not keep the others, and is raised at the end."""
+        """Delete all allocations, even if some deletions fail; then raise the first failure."""
         failures = []
         for allocation in allocations:
             if allocation.metadata.is_terminating:

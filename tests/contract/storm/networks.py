@@ -33,14 +33,14 @@ class Machines:
         self._lab = VitistackLab(admin, "default")
         self._choices = choices
         self._created_count = 0
-        self._machines: dict[str, int] = {}
-        self._requests: dict[str, str] = {}
-        self._static = WHOLE
+        self._interfaces_by_machine: dict[str, int] = {}
+        self._addresses_by_request: dict[str, str] = {}
+        self._ipv4_settings = WHOLE
         self.record = Record("/apis/vitistack.io/v1alpha2/ipallocations", list_held_addresses)
 
     async def prepare(self, many: int) -> None:
         """Create `many` machines, then the network."""
-        self._static = LARGE if many > MOST else WHOLE
+        self._ipv4_settings = LARGE if many > MOST else WHOLE
         limiter = anyio.CapacityLimiter(20)
 
         async def create_one() -> None:
@@ -50,7 +50,7 @@ class Machines:
         async with anyio.create_task_group() as group:
             for _ in range(many):
                 group.start_soon(create_one)
-        await self._lab.create_network(**self._static)
+        await self._lab.create_network(**self._ipv4_settings)
 
     def list_actions_by_person(self) -> Sequence[Sequence[Action]]:
         """Return the actions of two users of machines, and of an administrator of the network."""
@@ -66,35 +66,35 @@ class Machines:
 
     async def create(self) -> None:
         """Create a machine with one interface or two."""
-        if len(self._machines) < MOST:
+        if len(self._interfaces_by_machine) < MOST:
             await self._create(self._choices.choice((1, 2)))
 
     async def _create(self, interfaces: int) -> None:
         self._created_count += 1
         name = f"vm{self._created_count}"
         await self._lab.create_configuration(name, *(f"eth{n}" for n in range(interfaces)))
-        self._machines[name] = interfaces
+        self._interfaces_by_machine[name] = interfaces
 
     async def delete(self) -> None:
         """Delete a machine."""
-        name = self._choices.choice([*self._machines, ""])
-        if self._machines.pop(name, 0):
+        name = self._choices.choice([*self._interfaces_by_machine, ""])
+        if self._interfaces_by_machine.pop(name, 0):
             await self._lab.delete("NetworkConfiguration", name)
 
     async def create_request(self) -> None:
         """Create an IPAllocation by hand, which requests any address or a random one."""
-        if len(self._requests) < MOST:
+        if len(self._addresses_by_request) < MOST:
             self._created_count += 1
             name, certain = f"by-hand-{self._created_count}", self._choices.random() < 0.4
             expected = f"10.60.0.{self._choices.randrange(2, 30)}" if certain else ""
-            self._requests[name] = expected
+            self._addresses_by_request[name] = expected
             await self._lab.create_allocation(name, expected, networkConfigurationName="missing")
 
     async def delete_request(self) -> None:
         """Delete an IPAllocation that was made by hand."""
-        if self._requests:
-            name = self._choices.choice([*self._requests])
-            del self._requests[name]
+        if self._addresses_by_request:
+            name = self._choices.choice([*self._addresses_by_request])
+            del self._addresses_by_request[name]
             await self._lab.delete("IPAllocation", name)
 
     async def delete_allocation(self) -> None:
@@ -122,7 +122,7 @@ class Machines:
         """Delete the network, and create it again."""
         await self._lab.delete("NetworkNamespace", NETWORK)
         await anyio.sleep(self._choices.uniform(0.0, 0.3))
-        await self._lab.create_network(**self._static)
+        await self._lab.create_network(**self._ipv4_settings)
 
     async def wait_until_settled(self) -> None:
         """Undo changes of the network; wait until machines and requests have their addresses."""
@@ -141,15 +141,19 @@ class Machines:
             configuration["metadata"]["name"]: get_status(configuration)
             for configuration in configurations
         }
-        deviations = [f"{name} still exists" for name in set(machines) - set(self._machines)]
+        deviations = [
+            f"{name} still exists" for name in set(machines) - set(self._interfaces_by_machine)
+        ]
         expected_names = {
-            f"{name}-eth{n}" for name, count in self._machines.items() for n in range(count)
+            f"{name}-eth{n}"
+            for name, count in self._interfaces_by_machine.items()
+            for n in range(count)
         }
         deviations += [
             f"{name} was not asked for"
-            for name in set(allocations) - expected_names - set(self._requests)
+            for name in set(allocations) - expected_names - set(self._addresses_by_request)
         ]
-        for name, count in self._machines.items():
+        for name, count in self._interfaces_by_machine.items():
             made_for = [allocations.get(f"{name}-eth{number}", {}) for number in range(count)]
             own_addresses = sorted(
                 address for allocation in made_for for address in list_held_addresses(allocation)
@@ -158,7 +162,7 @@ class Machines:
             ready = shows.get("phase") == "Ready" and len(own_addresses) == count
             if not ready or sorted(list_addresses(shows)) != own_addresses:
                 deviations.append(f"{name} shows {shows}, and has {own_addresses}")
-        for name, expected in self._requests.items():
+        for name, expected in self._addresses_by_request.items():
             allocation_status = get_status(allocations.get(name, {}))
             right = (
                 expected in {"", allocation_status.get("address")}
@@ -180,9 +184,9 @@ class Machines:
                 await self._lab.delete(kind, name)
 
         async with anyio.create_task_group() as group:
-            for name in self._machines:
+            for name in self._interfaces_by_machine:
                 group.start_soon(remove, "NetworkConfiguration", name)
-            for name in self._requests:
+            for name in self._addresses_by_request:
                 group.start_soon(remove, "IPAllocation", name)
         await until(
             lambda: self._lab.list_objects("IPAllocation"),

@@ -141,7 +141,7 @@ async def test_a_pool_is_not_taken_for_deleted_while_its_kind_is_not_served() ->
     assert _read_ranges(lab) == {"a": "10.40.0.0/29"}
 
 
-async def test_settled_promises_are_dropped_after_a_minute_without_another_write() -> None:
+async def test_a_promise_that_was_kept_is_dropped_from_the_journal_after_a_minute() -> None:
     lab = _make_lab(make.allocation("a"))
     await lab.run_pool_pass()
     await lab.clock.advance(59)

@@ -164,14 +164,15 @@ class PoolPasses:
             room: the most grants of the pass.
         """
         view = make.view(*self.allocations.values())
-        at_the_end = AddressRange.parse(make.address(20), make.address(20))
+        # All promises have the same address: only that they are open matters here.
+        promised_address = AddressRange.parse(make.address(20), make.address(20))
         promises = [
             Promise(
                 KIND,
                 allocation.metadata.key,
                 uid=allocation.metadata.uid,
                 resourceVersion=allocation.metadata.resourceVersion,
-                ranges=(PromisedRange(at_the_end, "IPv4"),),
+                ranges=(PromisedRange(promised_address, "IPv4"),),
             )
             for name, allocation in self.allocations.items()
             if name in promised

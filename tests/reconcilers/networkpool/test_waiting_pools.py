@@ -108,7 +108,7 @@ async def test_a_replica_that_restarts_does_not_overwrite_the_report_of_another(
     assert _read_message(lab) == reported
 
 
-async def test_a_pool_that_waits_for_long_for_the_list_of_another_pool_is_logged() -> None:
+async def test_a_long_wait_for_the_list_of_another_pool_is_logged_but_no_condition() -> None:
     lab, holders = _make_lab(), UnknownHolders("")
     holders.behind = ListUnderWay()
     with capture_logs() as lines:

@@ -305,7 +305,7 @@ class Run:
                     if self.judge.problem:
                         return f"{self.judge.problem} (while writes are refused)"
                 self.clock.skip(_RESYNC_SECONDS / _ROUNDS)
-            if resync and (problem := self.refused.find_excess(len(self.replicas))):
+            if resync and (problem := self.refused.describe_excess(len(self.replicas))):
                 return problem
         return None
 

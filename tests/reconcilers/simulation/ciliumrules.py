@@ -97,7 +97,7 @@ def accept_any_basis(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(release, "read_basis", lambda pool: 10**9)
 
 
-def write_older_views(patch: pytest.MonkeyPatch) -> None:
+def write_older_projections(patch: pytest.MonkeyPatch) -> None:
     """Write an older view over a newer one."""
     patch.setattr(projection, "_require_newest", lambda pool, intended: None)
 

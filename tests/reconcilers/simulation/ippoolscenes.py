@@ -31,13 +31,14 @@ class IPPoolStage(Stage):
 
 
 async def promised_address_given_elsewhere(stage: IPPoolStage) -> str | None:
-    """While the integration is off, metal3's controller gives the address promised to a to b.
+    """The integration is off: metal3's controller gives `b` the address that was promised to `a`.
 
     Then the integration is switched on again, and its processes find the open promise.
     """
     stage.create_request("a")
     await stage.reconcile_pool(stage.start_replica(), stage.match_grants_to("a"))
     stage.create_request("b")
+    # The judge of our writes does not apply to those of metal3's controller.
     was_paused, stage.judge.paused = stage.judge.paused, True
     [promise] = stage.adapter.read_promises(stage.model.objects[METAL3_POOLS, "p"])
     stage.adapter.serve_by_metal3(METAL3_CLAIMS, "b", choice=promise.addresses)
@@ -54,6 +55,7 @@ async def address_given_elsewhere_before_the_first_list(stage: IPPoolStage) -> s
     stage.create_request("c")
     past = stage.model.revision
     stage.create_request("b")
+    # The judge of our writes does not apply to those of metal3's controller.
     was_paused, stage.judge.paused = stage.judge.paused, True
     stage.adapter.serve_by_metal3(METAL3_CLAIMS, "b")
     stage.judge.paused = was_paused

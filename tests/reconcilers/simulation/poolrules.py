@@ -323,7 +323,9 @@ def _replace_settling(mp: Patch, settle: Any) -> None:
     mp.setattr(protocol, "settle_journal", settle)
 
 
-_rule = statusjournal.settle_journal
+HIGHEST_POSITION = 10**9
+"""Above every revision of a simulation: the cache seems to have read everything."""
+_settle_by_the_rule = statusjournal.settle_journal
 
 
 def forget_promises_at_once(mp: Patch) -> None:
@@ -345,7 +347,7 @@ def drop_promises_to_absent_allocations(mp: Patch) -> None:
     """Drop the promise to an allocation that the cache lacks, however far the cache has read."""
 
     def settle(journal: Journal, view: AllocationsView) -> Journal:
-        return _rule(journal, replace(view, position=10**9))
+        return _settle_by_the_rule(journal, replace(view, position=HIGHEST_POSITION))
 
     _replace_settling(mp, settle)
 
@@ -354,7 +356,9 @@ def keep_revision(mp: Patch) -> None:
     """Do not record in the journal how far other replicas have to read."""
     _replace_settling(
         mp,
-        lambda journal, view: replace(_rule(journal, view), revisions=journal.revisions),
+        lambda journal, view: replace(
+            _settle_by_the_rule(journal, view), revisions=journal.revisions
+        ),
     )
 
 
@@ -362,7 +366,7 @@ def raise_revision_to_position(mp: Patch) -> None:
     """Raise the journal's revision to the reader's position, even that of a LIST."""
 
     def settle(journal: Journal, view: AllocationsView) -> Journal:
-        settled = _rule(journal, view)
+        settled = _settle_by_the_rule(journal, view)
         raised = max(settled.revisions.get(KIND, 0), view.position)
         return replace(settled, revisions={KIND: raised})
 
@@ -459,6 +463,7 @@ def show_deleted_objects_again(mp: Patch) -> None:
     """Show the answer to an own write though the cached object was deleted."""
 
     def apply_newer(self: Cache[Any], obj: Object) -> bool:
+        """Put a newer object into the cache, also if the cache has none; report it as applied."""
         cached = self.get(obj.metadata.key)
         if cached is None or cached.metadata.revision < obj.metadata.revision:
             self._set_object(obj.metadata.key, obj)

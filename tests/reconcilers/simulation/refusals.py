@@ -74,8 +74,10 @@ class RefusedRequests:
         self.writes[request] += 1
         return is_grant or self._every_write[request]
 
-    def find_excess(self, replicas: int) -> str | None:
-        """Return a request with more writes than a resync may cost; None if there is none.
+    def describe_excess(self, replicas: int) -> str | None:
+        """Describe the refused request that was written most, if it was written too often.
+
+        Call it once for each resync: it judges all writes that were counted since the last one.
 
         Args:
             replicas: the number of replicas, each of which may send MOST_WRITES.

@@ -313,6 +313,7 @@ class Tenancy:
         cluster = self.server.objects.get(("tenantclusters", "team", name))
         if cluster is None or "deletionTimestamp" in cluster["metadata"]:
             return
+        # An earlier cluster of this name still needs the Secret to release its ranges.
         if tenantlaws.has_earlier_allocations(self.server, name, cluster["metadata"]["uid"]):
             return
         if self.server.has("secrets", f"{name}-admin-kubeconfig", namespace="team"):

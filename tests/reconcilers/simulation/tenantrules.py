@@ -70,12 +70,13 @@ def project_marked_ranges(mp: Patch) -> None:
     mp.setattr(projector, "find_needed_basis", lambda _: 0)
 
 
-def write_older_views(mp: Patch) -> None:
+def write_older_projections(mp: Patch) -> None:
     """Write a projection though a newer one has been written."""
     read_basis = metallb.read_basis
     mp.setattr(metallb, "read_basis", lambda _: 0)
 
     def needs_write(live: IPAddressPool, projection: Projection) -> bool:
+        # With the real basis: otherwise each pass would write.
         behind = read_basis(live) < projection.needed
         return behind or live.spec.addresses != projection.entries or not metallb.is_ours(live)
 

@@ -90,12 +90,12 @@ SCENES: dict[str, Rule] = {
     ),
     "refuse leftovers": (
         "an older view does not empty a newer pool",
-        rules.write_older_views,
+        rules.write_older_projections,
         ciliumscenes.empty_unread_pool,
     ),
     "refuse ranges": (
         "an older view does not overwrite the ranges of a newer one",
-        rules.write_older_views,
+        rules.write_older_projections,
         ciliumscenes.project_ranges_before_edit,
     ),
     "position": (

@@ -81,7 +81,7 @@ SWITCHES = {
 SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene, str]] = {
     "refuse": (
         "an older view does not overwrite a newer one",
-        rules.write_older_views,
+        rules.write_older_projections,
         scenes.project_old_view,
         GIVEN,
     ),
