@@ -49,7 +49,7 @@ def forget_promises_at_once(mp: Patch) -> None:
 
 def adopt_addresses_of_other_claims(mp: Patch) -> None:
     """Adopt an existing IPAddress of the promised name, whichever claim it names."""
-    mp.setattr(ClaimFormat, "is_of_kinds", lambda self, address, claim: True)
+    mp.setattr(ClaimFormat, "is_address_of_claim", lambda self, address, claim: True)
 
 
 def ignore_addresses_of_other_kind(mp: Patch) -> None:
