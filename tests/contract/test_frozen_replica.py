@@ -120,7 +120,7 @@ async def _run_witness(path: Path) -> AsyncIterator[OverlapWitness]:
 
 
 @pytest.fixture
-async def get_kubeconfig(plane: Plane, tmp_path: Path) -> Path:
+async def kubeconfig(plane: Plane, tmp_path: Path) -> Path:
     """The kubeconfig of a cluster with our kinds and the pool `lab`."""
     await plane.install_crds(build_crds())
     path = plane.write_kubeconfig(tmp_path / "kubeconfig")
