@@ -62,6 +62,7 @@ lint: $(VENV)/.dev  ## Lint, strict types, import contracts, docstrings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy .ci/*.py
 	$(BIN)/lint-imports
 
 format: $(VENV)/.dev  ## Format the code

@@ -6,6 +6,7 @@ when it is empty, with the answers of a real Prometheus. That holds scrapes of t
 work: half an hour, a minute for each scrape. Needs prometheus and chromium.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 from controller import logs  # noqa: E402
+from reconcilers.api.names import API_VERSION  # noqa: E402
 from tests.browser import browser  # noqa: E402
 from tests.manifests import test_dashboard as lab  # noqa: E402
 from tests.polling import until  # noqa: E402
@@ -83,7 +85,7 @@ def format_value(value: float, unit: str) -> str:
             return f"{value / size:.3g}{letter}{more}"
 
 
-def overridden(panel: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
+def list_overrides(panel: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
     """Return the properties of a query's series that differ from the panel's."""
     return {
         entry["id"]: entry["value"]
@@ -93,7 +95,7 @@ def overridden(panel: Mapping[str, Any], ref: str) -> Mapping[str, Any]:
     }
 
 
-async def lines(http: httpx.AsyncClient, panel: Mapping[str, Any]) -> list[Line]:
+async def read_lines(http: httpx.AsyncClient, panel: Mapping[str, Any]) -> list[Line]:
     """Return the series with which Prometheus answers a panel's queries."""
     series_lines = []
     for target in panel["targets"]:
@@ -101,23 +103,25 @@ async def lines(http: httpx.AsyncClient, panel: Mapping[str, Any]) -> list[Line]
         span = {"start": BEGUN, "end": BEGUN + (SCRAPES - 1) * EVERY, "step": EVERY}
         answer = await http.get("/api/v1/query_range", params={"query": query, **span})
         answer.raise_for_status()
-        own = overridden(panel, target["refId"])
+        own = list_overrides(panel, target["refId"])
         for series in answer.json()["data"]["result"]:
             points = [(at, float(value)) for at, value in series["values"] if value != "NaN"]
-            name = lab.legend_of(series["metric"], target["legendFormat"]).strip()
+            name = lab.format_legend(series["metric"], target["legendFormat"]).strip()
             unit = own.get("unit", panel["fieldConfig"]["defaults"]["unit"])
             series_lines.append(Line(name, unit, points, right="custom.axisPlacement" in own))
     return [line for line in series_lines if line.points]
 
 
-def graph(panel: Mapping[str, Any], drawn: Sequence[Line], width: int, height: int) -> str:
+def draw_graph(panel: Mapping[str, Any], drawn: Sequence[Line], width: int, height: int) -> str:
     """Return a graph over time, with an axis on each side that has series."""
     parts = []
     for right in (False, True):
         of_axis = [(at, line) for at, line in enumerate(drawn) if line.right == right]
         if not of_axis:
             continue
-        place, back = scales(panel, max(value for _, line in of_axis for _, value in line.points))
+        place, back = choose_scales(
+            panel, max(value for _, line in of_axis for _, value in line.points)
+        )
         side = f'x="{width - 2}" text-anchor="end"' if right else 'x="2"'
         for share in (0, 0.5, 1):
             y = 12 + (height - 20) * (1 - share)
@@ -133,10 +137,10 @@ def graph(panel: Mapping[str, Any], drawn: Sequence[Line], width: int, height: i
             dash = ' stroke-dasharray="4 3"' if right else ""
             pen = PEN[at % len(PEN)]
             parts.append(f'<polyline points="{path}" fill="none" stroke="{pen}"{dash}/>')
-    return f'<svg width="{width}" height="{height}">{"".join(parts)}</svg>' + legend(drawn)
+    return f'<svg width="{width}" height="{height}">{"".join(parts)}</svg>' + draw_legend(drawn)
 
 
-def scales(
+def choose_scales(
     panel: Mapping[str, Any], top: float
 ) -> tuple[Callable[[float], float], Callable[[float], float]]:
     """Return from a value to the share of the height at which it is, and back."""
@@ -148,7 +152,7 @@ def scales(
     return lambda value: value / top, lambda share: share * top
 
 
-def legend(drawn: Sequence[Line]) -> str:
+def draw_legend(drawn: Sequence[Line]) -> str:
     """Return the names of the series, with their last values."""
     return (
         '<div class="legend">'
@@ -161,7 +165,7 @@ def legend(drawn: Sequence[Line]) -> str:
     )
 
 
-def bars(panel: Mapping[str, Any], drawn: Sequence[Line], width: int) -> str:
+def draw_bars(panel: Mapping[str, Any], drawn: Sequence[Line], width: int) -> str:
     """Return a bar for each series, in the colour of the threshold that it has passed."""
     steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
     html = ""
@@ -176,22 +180,22 @@ def bars(panel: Mapping[str, Any], drawn: Sequence[Line], width: int) -> str:
     return html
 
 
-def drawn_panel(panel: Mapping[str, Any], drawn: Sequence[Line]) -> str:
+def draw_panel(panel: Mapping[str, Any], drawn: Sequence[Line]) -> str:
     """Return a panel's content."""
     at = panel["gridPos"]
     width, height = at["w"] * CELL - GAP - 14, at["h"] * ROW - GAP - 100
     if not drawn:
         body = f'<div class="none">{escape(panel["fieldConfig"]["defaults"]["noValue"])}</div>'
     elif panel["type"] == "bargauge":
-        body = bars(panel, drawn, width)
+        body = draw_bars(panel, drawn, width)
     elif panel["type"] == "stat":
         body = f'<div style="font-size:60px">{format_value(drawn[0].points[-1][1], "short")}</div>'
     else:
-        body = graph(panel, drawn, width=width, height=height)
+        body = draw_graph(panel, drawn, width=width, height=height)
     return f"<h2>{escape(panel['title'])}</h2><p>{escape(panel['description'])}</p>{body}"
 
 
-async def page(http: httpx.AsyncClient, panels: Sequence[Mapping[str, Any]]) -> str:
+async def build_page(http: httpx.AsyncClient, panels: Sequence[Mapping[str, Any]]) -> str:
     """Return the dashboard as a page."""
     parts, bottom = [], 0
     for panel in panels:
@@ -199,7 +203,9 @@ async def page(http: httpx.AsyncClient, panels: Sequence[Mapping[str, Any]]) -> 
         place = f"left:{at['x'] * CELL}px;top:{at['y'] * ROW}px"
         size = f"width:{at['w'] * CELL - GAP}px;height:{at['h'] * ROW - GAP}px"
         is_row = panel["type"] == "row"
-        body = escape(panel["title"]) if is_row else drawn_panel(panel, await lines(http, panel))
+        body = (
+            escape(panel["title"]) if is_row else draw_panel(panel, await read_lines(http, panel))
+        )
         kind = "row" if is_row else "panel"
         parts.append(f'<div class="{kind}" style="{place};{size}">{body}</div>')
         bottom = max(bottom, (at["y"] + at["h"]) * ROW)
@@ -207,30 +213,32 @@ async def page(http: httpx.AsyncClient, panels: Sequence[Mapping[str, Any]]) -> 
     return f'<!doctype html><meta charset="utf-8"><style>{style}</style>{"".join(parts)}'
 
 
-def requests() -> Iterator[tuple[str, int]]:
+def list_requests() -> Iterator[tuple[str, int]]:
     """Yield names and sizes of allocations, one for each scrape."""
     for number in range(SCRAPES):
         yield f"more-{number}", (4, 8, 2, 12, 6)[number % 5]
 
 
-async def scrapes(folder: Path) -> str:
+async def collect_scrapes(folder: Path) -> str:
     """Return scrapes of the controllers while allocations are made and deleted."""
     exposition = ""
-    async with lab.controllers(folder) as (http, manager):
-        where = f"/apis/{lab.names.API_VERSION}/namespaces/{lab.HOME}/ipallocations"
+    async with lab.run_controllers(folder) as (http, manager):
+        where = f"/apis/{API_VERSION}/namespaces/{lab.HOME}/ipallocations"
         await http.delete(f"{where}/refused")
-        for number, (name, size) in enumerate(requests()):
-            await lab.create(http, "ipallocations", name, lab.request(size))
+        for number, (name, size) in enumerate(list_requests()):
+            await lab.create_object(http, "ipallocations", name, lab.make_allocation_spec(size))
             if number > 12 and number % 3 == 0:
                 await http.delete(f"{where}/more-{number - 10}")
             await until(
-                partial(phase, http, f"{where}/{name}"), {"Allocated", "Failed"}.__contains__
+                partial(read_phase, http, f"{where}/{name}"), {"Allocated", "Failed"}.__contains__
             )
-            exposition += lab.stamp_lines(await lab.scrape(manager), BEGUN + number * EVERY)
+            exposition += lab.stamp_lines(
+                await lab.scrape_metrics(manager), BEGUN + number * EVERY
+            )
     return exposition
 
 
-async def phase(http: httpx.AsyncClient, path: str) -> str:
+async def read_phase(http: httpx.AsyncClient, path: str) -> str:
     """Return the phase of an allocation; empty if it has none yet."""
     return str((await http.get(path)).json().get("status", {}).get("phase", ""))
 
@@ -238,12 +246,12 @@ async def phase(http: httpx.AsyncClient, path: str) -> str:
 async def main() -> None:
     """Write the picture."""
     logs.configure_logs("console", "error")
-    board = lab.json.loads((lab.PROMETHEUS / "dashboard.json").read_text())
+    board = json.loads((lab.PROMETHEUS / "dashboard.json").read_text())
     with TemporaryDirectory() as name:
         folder = Path(name)
-        exposition = await scrapes(folder)
-        async with lab.prometheus(folder, exposition) as http:
-            html = await page(http, board["panels"])
+        exposition = await collect_scrapes(folder)
+        async with lab.run_prometheus(folder, exposition) as http:
+            html = await build_page(http, board["panels"])
         target = folder / "dashboard.html"
         target.write_text(html, encoding="utf-8")
         async with browser(folder) as tab:

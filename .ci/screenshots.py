@@ -6,6 +6,7 @@ They are of made-up objects, the same each time. Needs chromium.
 import re
 import subprocess
 import sys
+from functools import partial
 from html import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -96,7 +97,7 @@ async def take(page: Page, folder: Path, saved: Path) -> None:
     await page.screenshot(IMAGES / "page.png")
     for name, arguments in (("pools", ("pools",)), ("map", ("map", "vlan41"))):
         target = folder / f"{name}.html"
-        html = await anyio.to_thread.run_sync(render_output, *arguments, "-f", str(saved))
+        html = await anyio.to_thread.run_sync(partial(render_output, *arguments, "-f", str(saved)))
         await anyio.Path(target).write_text(html, encoding="utf-8")
         await page.show(target.as_uri(), width=1200)
         await page.until("document.querySelector('pre')")

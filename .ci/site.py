@@ -194,6 +194,7 @@ if __name__ == "__main__":
     else:
         folder = Path(argument).resolve()
         copy(folder)
-        command = [Path(sys.executable).with_name("zensical"), "build", "--strict", "--clean"]
+        zensical = str(Path(sys.executable).with_name("zensical"))
+        command = [zensical, "build", "--strict", "--clean"]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}  # where mkdocstrings finds controller
         sys.exit(subprocess.run(command, cwd=folder, env=environment, check=False).returncode)
