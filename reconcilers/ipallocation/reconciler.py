@@ -129,7 +129,7 @@ class IPAllocationReconciler:
             if statusranges.find_held_range(allocation) is not None:
                 answer = await self._release_check.check(allocation, self._record_mark(allocation))
                 if isinstance(answer, InUse):
-                    return await self._wait_for_tenant(allocation, answer)
+                    return await self._report_wait_for_tenant(allocation, answer)
                 _log.info("releasing IPAllocation", **release_fields(allocation, answer.reason))
             allocation = await self._client.patch_status(
                 IP_ALLOCATION, allocation, make_released_status(allocation, self._clock.now())
@@ -154,18 +154,22 @@ class IPAllocationReconciler:
         self._marks[meta.key] = (meta.uid, mark)
         return mark
 
-    async def _wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
-        """Write to condition Ready what the release waits for, unless the status says so."""
+    async def _report_wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
+        """Write to condition Ready why the release waits, unless the status shows it already.
+
+        Returns:
+            Blocked, so that the tenant is checked again later.
+        """
         finding = ConditionFinding(READY, False, reason="WaitingForTenant", message=in_use.why)
         condition = find_condition(allocation.status.conditions, READY)
-        if not in_use.is_asked and condition is not None and condition.reason == finding.reason:
+        if not in_use.is_fresh and condition is not None and condition.reason == finding.reason:
             # `why` is a remembered answer. The condition may have a newer one of another replica,
             # and the two replicas would overwrite each other's message.
             return Blocked(finding.reason, self._settings.requeue_releasing)
         if not shows(allocation, allocation.status.phase, finding):
             conditions = render_conditions_with(allocation, [finding], self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, {"conditions": conditions})
-        return Blocked("WaitingForTenant", self._settings.requeue_releasing)
+        return Blocked(finding.reason, self._settings.requeue_releasing)
 
 
 def is_served(allocation: IPAllocation) -> bool:

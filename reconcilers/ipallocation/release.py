@@ -29,14 +29,14 @@ class InUse:
         why: what the release waits for.
         by_service: whether a Service of the tenant has an address of the range, or lost its
             address because the range was withdrawn.
-        is_asked: whether the tenant was asked just now; False if `why` is the remembered answer
+        is_fresh: whether the tenant was read just now; False if `why` is the remembered answer
             of an earlier check by this process, or no answer of the tenant. Such a `why` does not
             replace a message that the status has.
     """
 
     why: str
     by_service: bool = False
-    is_asked: bool = True
+    is_fresh: bool = True
 
 
 class ReleaseCheck(Protocol):

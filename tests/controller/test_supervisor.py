@@ -34,17 +34,19 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/system/leases/leader"
 ELECTING = ManagerOptions(
     leader_elect=True, lease_namespace="system", lease_name="leader", identity="a"
 )
-Way = Callable[[], Awaitable[None]]
+Misbehaviour = Callable[[], Awaitable[None]]
 
-every_way = pytest.mark.parametrize("way", MISBEHAVIOURS.values(), ids=MISBEHAVIOURS)
+every_misbehaviour = pytest.mark.parametrize(
+    "misbehave", MISBEHAVIOURS.values(), ids=MISBEHAVIOURS
+)
 
 
 class FailingTransport(StoreTransport):
-    """A transport to a store whose next requests and watches end in a given way."""
+    """A transport to a store whose next requests and watches end in a given misbehaviour."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self.ways: dict[str, Way] = {}
+        self.misbehaviours: dict[str, Misbehaviour] = {}
         """By method, WATCH among them; each is used once unless `always` is set."""
         self.always = False
 
@@ -63,9 +65,11 @@ class FailingTransport(StoreTransport):
             yield chunks
 
     async def _end(self, method: str) -> None:
-        way = self.ways.get(method) if self.always else self.ways.pop(method, None)
-        if way is not None:
-            await way()
+        misbehave = (
+            self.misbehaviours.get(method) if self.always else self.misbehaviours.pop(method, None)
+        )
+        if misbehave is not None:
+            await misbehave()
 
 
 class Harness:
@@ -78,7 +82,7 @@ class Harness:
         self.manager = Manager(self.transport, clock=self.clock, options=options)
         self.widgets = self.manager.get_informer(WIDGETS)
         self.seen: list[str] = []
-        self.first: Way | None = None
+        self.first: Misbehaviour | None = None
         self.controller = self.manager.add_controller(
             "widget", self.reconcile, watches=[Watch(self.widgets, to_self)]
         )
@@ -92,8 +96,8 @@ class Harness:
     async def reconcile(self, key: Key) -> Outcome:
         self.seen.append(key.name)
         if self.first is not None:
-            way, self.first = self.first, None
-            await way()
+            misbehave, self.first = self.first, None
+            await misbehave()
         return SETTLED
 
     async def run(self) -> None:
@@ -121,11 +125,11 @@ async def run_harness(harness: Harness) -> AsyncIterator[None]:
         group.cancel_scope.cancel()
 
 
-@every_way
-async def test_a_worker_tries_a_key_again_and_goes_on_with_others(way: Way) -> None:
+@every_misbehaviour
+async def test_a_worker_tries_a_key_again_and_goes_on_with_others(misbehave: Misbehaviour) -> None:
     harness = Harness()
     harness.widget("a")
-    harness.first = way
+    harness.first = misbehave
     async with run_harness(harness):
         await harness.clock.advance(1)
         assert harness.seen == ["a", "a"]
@@ -154,16 +158,16 @@ async def test_a_worker_that_is_cancelled_while_it_waits_goes_on() -> None:
         assert not harness.has_ended()
 
 
-@every_way
+@every_misbehaviour
 @pytest.mark.parametrize("leader_only", [True, False])
-async def test_a_service_is_started_again(way: Way, leader_only: bool) -> None:
+async def test_a_service_is_started_again(misbehave: Misbehaviour, leader_only: bool) -> None:
     harness = Harness()
     begun: list[float] = []
 
     async def serve() -> None:
         begun.append(harness.clock.monotonic())
         if len(begun) == 1:
-            await way()
+            await misbehave()
         await anyio.sleep_forever()
 
     harness.manager.add_service("job", serve, leader_only=leader_only)
@@ -244,14 +248,16 @@ async def test_a_controller_whose_workers_end_by_themselves_ends_the_manager(dra
     assert "controller/widget" in str(harness.failure)
 
 
-@every_way
-async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way: Way) -> None:
+@every_misbehaviour
+async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(
+    misbehave: Misbehaviour,
+) -> None:
     harness = Harness()
 
     class Bad(Watch[Widget]):
         @override
         async def wait_ready(self) -> None:
-            await way()
+            await misbehave()
 
     harness.manager.add_controller(
         "bad", harness.reconcile, watches=[Bad(harness.widgets, to_self)]
@@ -262,27 +268,27 @@ async def test_a_controller_that_cannot_start_ends_the_manager_with_an_error(way
     assert harness.failure is not None
 
 
-@every_way
+@every_misbehaviour
 @pytest.mark.parametrize("method", ["GET", "WATCH"])
-async def test_an_informer_lists_and_watches_again(way: Way, method: str) -> None:
+async def test_an_informer_lists_and_watches_again(misbehave: Misbehaviour, method: str) -> None:
     harness = Harness()
-    harness.transport.ways[method] = way
+    harness.transport.misbehaviours[method] = misbehave
     async with run_harness(harness):
         await harness.clock.advance(30)
         harness.widget("a")
         await harness.clock.advance(30)
         assert harness.seen == ["a"]
         assert not harness.has_ended()
-    assert harness.transport.ways == {}
+    assert harness.transport.misbehaviours == {}
 
 
-@every_way
-async def test_one_bad_request_does_not_cost_the_lease(way: Way) -> None:
+@every_misbehaviour
+async def test_one_bad_request_does_not_cost_the_lease(misbehave: Misbehaviour) -> None:
     harness = Harness(ELECTING)
     async with run_harness(harness):
-        harness.transport.ways |= {"PUT": way, "GET": way}
+        harness.transport.misbehaviours |= {"PUT": misbehave, "GET": misbehave}
         await harness.clock.advance(30)
-        assert harness.transport.ways == {}
+        assert harness.transport.misbehaviours == {}
         assert not harness.has_ended()
         harness.widget("a")
         await harness.clock.advance(1)
@@ -290,22 +296,24 @@ async def test_one_bad_request_does_not_cost_the_lease(way: Way) -> None:
     assert harness.store.objects[LEASE]["spec"]["holderIdentity"] == ""
 
 
-@every_way
-async def test_a_leader_whose_requests_all_fail_has_lost_the_lease(way: Way) -> None:
+@every_misbehaviour
+async def test_a_leader_whose_requests_all_fail_has_lost_the_lease(
+    misbehave: Misbehaviour,
+) -> None:
     harness = Harness(ELECTING)
     async with run_harness(harness):
         harness.transport.always = True
-        harness.transport.ways["PUT"] = way
+        harness.transport.misbehaviours["PUT"] = misbehave
         await harness.clock.advance(10)
         assert harness.has_ended()
     assert isinstance(harness.failure, LeaderLost)
     assert harness.manager.lost.is_set()
 
 
-@every_way
-async def test_a_candidate_goes_on_after_a_bad_request(way: Way) -> None:
+@every_misbehaviour
+async def test_a_candidate_goes_on_after_a_bad_request(misbehave: Misbehaviour) -> None:
     harness = Harness(ELECTING)
-    harness.transport.ways["GET"] = way
+    harness.transport.misbehaviours["GET"] = misbehave
     harness.widget("a")
     async with run_harness(harness):
         await harness.clock.advance(30)
@@ -313,8 +321,10 @@ async def test_a_candidate_goes_on_after_a_bad_request(way: Way) -> None:
         assert not harness.has_ended()
 
 
-@every_way
-async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(way: Way) -> None:
+@every_misbehaviour
+async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(
+    misbehave: Misbehaviour,
+) -> None:
     reported, lost = list[float](), anyio.Event()
 
     class Elector:
@@ -323,7 +333,7 @@ async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(way: Way
         async def acquire(self) -> None: ...
 
         async def hold(self) -> None:
-            await way()
+            await misbehave()
 
         async def release(self) -> None: ...
 
@@ -340,14 +350,14 @@ async def test_a_leader_whose_renewal_ends_by_itself_has_lost_the_lease(way: Way
 
 
 @pytest.mark.parametrize(
-    "way", [way for name, way in MISBEHAVIOURS.items() if "its task" not in name]
+    "misbehave", [misbehave for name, misbehave in MISBEHAVIOURS.items() if "its task" not in name]
 )
-async def test_a_webhook_refuses_the_request_and_answers_the_next(way: Way) -> None:
-    ways = [way]
+async def test_a_webhook_refuses_the_request_and_answers_the_next(misbehave: Misbehaviour) -> None:
+    misbehaviours = [misbehave]
 
     async def judge(request: AdmissionRequest[Widget]) -> Answer:
-        if ways:
-            await ways.pop()()
+        if misbehaviours:
+            await misbehaviours.pop()()
         return Allowed()
 
     webhook, clock = Webhook("/judge", judge, Widget), VirtualClock()
@@ -371,15 +381,17 @@ async def test_the_caller_that_started_the_task_of_a_webhook_may_cancel_it() -> 
     assert current.uncancel() == 0
 
 
-@every_way
-async def test_another_cluster_is_tried_again(way: Way) -> None:
-    clock, store, ways = VirtualClock(), Store(), [way]
+@every_misbehaviour
+async def test_a_remote_cluster_is_connected_again_after_its_connect_misbehaved(
+    misbehave: Misbehaviour,
+) -> None:
+    clock, store, misbehaviours = VirtualClock(), Store(), [misbehave]
     path = "/apis/example.com/v1/namespaces/default/widgets/a"
     store.put(path, {"metadata": {"name": "a", "namespace": "default"}})
 
     async def connect(key: Key) -> Connection:
-        if ways:
-            await ways.pop()()
+        if misbehaviours:
+            await misbehaviours.pop()()
         return Connection(StoreTransport(store), identity="one")
 
     clusters, key = Clusters(connect, clock), Key("tenants", "one")

@@ -42,7 +42,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         caches: Metal3Caches,
         claim_caches: IPPoolClaimCaches[ClaimT, AddressT],
     ) -> None:
-        self._caches = claim_caches
+        self._claim_caches = claim_caches
         self._claim_format = claim_caches.claim_format
         self._unnamed = caches.unnamed
         finalizer = self._claim_format.address_finalizer
@@ -70,7 +70,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
             ControllerError: a request failed.
         """
         claim_format, meta = self._claim_format, claim.metadata
-        for cached in self._caches.list_addresses_of_claim(meta.key):
+        for cached in self._claim_caches.list_addresses_of_claim(meta.key):
             is_of_pool = claim_format.find_pool_of_address(cached) == pool.metadata.key
             if is_of_pool and parse_single(cached.spec.address) == address:
                 return await self.repair(cached, claim=claim, pool=pool)

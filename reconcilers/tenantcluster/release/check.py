@@ -122,7 +122,7 @@ class TenantReleaseCheck(ReleaseCheck):
         answer = await self._check_balancer(allocation, mark, present)
         if isinstance(answer, Released) and present is not None and await self._is_stale(present):
             # The tenant's answer was about another state of the cluster, so it does not count.
-            return InUse(f"TenantCluster {present.metadata.key} has just changed", is_asked=False)
+            return InUse(f"TenantCluster {present.metadata.key} has just changed", is_fresh=False)
         return answer
 
     async def _is_stale(self, judged: TenantCluster) -> bool:
@@ -368,7 +368,7 @@ class TenantReleaseCheck(ReleaseCheck):
                 return Released(NEVER_PROJECTED)
             why = f"the tenant cannot be asked: {error.message}"
             # With `failed_at`, the error is the remembered one of an earlier request.
-            return InUse(why, is_asked=error.failed_at is None)
+            return InUse(why, is_fresh=error.failed_at is None)
         except Conflict:
             # A projection, or another check, wrote between our read and our write.
             title = self._find_balancer(tenant, allocation).title

@@ -17,7 +17,7 @@ def _build_object_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "properties": properties}
 
 
-def _make_keyed_list(*keys: str, **properties: Any) -> dict[str, Any]:
+def _build_keyed_list_schema(*keys: str, **properties: Any) -> dict[str, Any]:
     return {
         "type": "array",
         "x-kubernetes-list-type": "map",
@@ -32,7 +32,7 @@ SPEC = _build_object_schema(
     atomic={**_build_object_schema(x=TEXT, y=TEXT), "x-kubernetes-map-type": "atomic"},
     free={"type": "object", "additionalProperties": TEXT},
     tags={"type": "array", "x-kubernetes-list-type": "set", "items": TEXT},
-    ports=_make_keyed_list(
+    ports=_build_keyed_list_schema(
         "port", "proto", port={"type": "integer"}, proto={**TEXT, "default": "TCP"}, name=TEXT
     ),
     plain={"type": "array", "items": TEXT},

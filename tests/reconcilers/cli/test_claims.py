@@ -472,7 +472,7 @@ def test_a_plan_refuses_a_promised_claim_if_the_ipaddress_of_its_name_is_of_anot
     assert ready["message"] == "IPAddress b/yy exists and is for claim xx"
 
 
-def test_plan_gives_an_address_that_is_promised_to_a_missing_claim_to_another_claim(
+def test_plan_serves_a_waiting_claim_with_an_address_whose_promised_claim_is_gone(
     tmp_path: Path,
 ) -> None:
     pool = make_promising_pool("p", "10.0.0.10", claim="gone", version="5")

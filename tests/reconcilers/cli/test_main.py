@@ -43,6 +43,7 @@ def run_script(script: str) -> str:
 
 
 def test_commands_that_read_a_cluster_load_no_modules_that_only_controllers_need() -> None:
+    # All these commands import `tables`.
     script = (
         "import sys, reconcilers.cli.tables\n"
         "print([m for m in ('pydantic', 'prometheus_client', 'controller.leases',"

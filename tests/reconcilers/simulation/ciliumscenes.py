@@ -182,7 +182,10 @@ async def use_address_after_check(stage: TenantStage) -> str | None:
 
 
 async def empty_used_pool(stage: TenantStage) -> str | None:
-    """A person empties a pool while a Service with a sharing key uses it; it is filled again."""
+    """A person empties a pool that a Service with a sharing key uses; a pass fills it again.
+
+    Later the range is released, and another Service has the same key.
+    """
     tenant = stage.tenants["a"]
     await project_extra(stage)
     add_service(tenant, "keyed", annotations=KEYED)
@@ -334,7 +337,11 @@ async def _release_while_paused(stage: TenantStage) -> str | None:
 
 
 def _create_service_and_resume(stage: TenantStage) -> str | None:
-    """End the pause of the operator when another Service is waiting."""
+    """Create a second Service, which waits, and end the pause of the operator.
+
+    Returns:
+        The violation; None if there is none.
+    """
     add_service(stage.tenants["a"], "second")
     stage.balancers["a"].resume()
     return stage.report_problem()

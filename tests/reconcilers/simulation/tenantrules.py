@@ -269,7 +269,7 @@ def restart_elapsed_waits(mp: Patch) -> None:
 
 
 def keep_waits_across_states(mp: Patch) -> None:
-    """Continue a bounded wait while the balancer is in another state."""
+    """Count a wait from the first time of its state, even if other states came in between."""
     start_of_wait: dict[tuple[int, tuple[int, str, int]], float] = {}
 
     def check_since_first(

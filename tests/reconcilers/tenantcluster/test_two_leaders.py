@@ -32,7 +32,7 @@ async def _make_ready_lab() -> Lab:
     return lab
 
 
-async def _run_both(lab: Lab, other: Replica, times: int) -> int:
+async def _count_writes_of_both(lab: Lab, other: Replica, times: int) -> int:
     """Run passes of both replicas in turn; return how often the cluster was written."""
     before = lab.server.count(verb="patch", plural="tenantclusters")
     for _ in range(times):
@@ -51,7 +51,7 @@ async def test_two_leaders_that_saw_different_failures_do_not_overwrite_each_oth
     await lab.run_cluster_pass()
     lab.tenant_servers["a"].fail(ServerFailure(503, "", "starting"), times=1)
     await other.clusters.reconcile(CLUSTER)
-    assert await _run_both(lab, other, PASSES) == 0
+    assert await _count_writes_of_both(lab, other, PASSES) == 0
     condition = lab.find_condition(
         "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
     )
@@ -65,7 +65,7 @@ async def test_a_leader_that_pauses_after_a_failure_keeps_the_success_another_ha
     other = lab.make_replica()
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
     await lab.run_cluster_pass()
-    assert await _run_both(lab, other, PASSES) == 1
+    assert await _count_writes_of_both(lab, other, PASSES) == 1
     condition = lab.find_condition(
         "tenantclusters", "a", kind="LoadBalancerReady", namespace="team"
     )
@@ -271,10 +271,10 @@ def _read_network(lab: Lab) -> dict[str, Any]:
 async def test_two_leaders_agree_on_a_static_cluster_that_cannot_grow() -> None:
     lab = await _make_static_lab("a", "b", "c", "d", "e", size=40)
     other = lab.make_replica()
-    await _run_both(lab, other, 3)
+    await _count_writes_of_both(lab, other, 3)
     assert _read_network(lab)["waiting"][0]["addresses"] == 36
     assert _read_network(lab)["loadBalancer"]["servicesWaiting"] == 1
-    assert await _run_both(lab, other, PASSES) == 0
+    assert await _count_writes_of_both(lab, other, PASSES) == 0
 
 
 async def test_two_leaders_agree_on_a_cluster_that_waits_for_addresses() -> None:
@@ -288,7 +288,7 @@ async def test_two_leaders_agree_on_a_cluster_that_waits_for_addresses() -> None
         "nodes",
         "loadbalancer",
     }
-    assert await _run_both(lab, other, PASSES) == 0
+    assert await _count_writes_of_both(lab, other, PASSES) == 0
 
 
 async def test_a_leader_that_cannot_read_services_keeps_the_refused_growth_in_the_status() -> None:
@@ -298,5 +298,5 @@ async def test_a_leader_that_cannot_read_services_keeps_the_refused_growth_in_th
     assert [request["role"] for request in waiting] == ["growth"]
     lab.tenant_servers["a"].fail(NoAnswer("timed out"), times=1)
     await other.clusters.reconcile(CLUSTER)
-    assert await _run_both(lab, other, PASSES) <= 1
+    assert await _count_writes_of_both(lab, other, PASSES) <= 1
     assert _read_network(lab)["waiting"] == waiting

@@ -168,8 +168,8 @@ class _TwoReplicas:
             cast("Cache[Any]", cache).replace([], self.revision)
         self.spec = KkpPoolSpec({"x": _X, "y": _Y})
         self.journal, self.shares = Journal({JOURNALS.kind: 0}), Shares(10.0)
-        self.keeping = _Replica(self.caches, self.clock, self.spaces)
-        self.forgetting = _Replica(self.caches, self.clock, self.spaces)
+        self.keeper = _Replica(self.caches, self.clock, self.spaces)
+        self.forgetter = _Replica(self.caches, self.clock, self.spaces)
 
     def create_cluster(self, name: str) -> None:
         """Create a cluster of datacenter `x`."""
@@ -258,11 +258,11 @@ class _TwoReplicas:
         """
         pool = IPAMPool(ObjectMeta(POOL, uid="uid-p"), self.spec)
         allocations = self.caches.allocations
-        self.forgetting.pools._findings.forget(POOL)
+        self.forgetter.pools._findings.forget(POOL)
         try:
             check_readable(POOL, allocations.unreadable)
         except UnreadableHolders as unreadable:
-            for replica in (self.keeping, self.forgetting):
+            for replica in (self.keeper, self.forgetter):
                 await replica.pools.report_unreadable(pool, unreadable)
             self.assert_same_reports()
             return None
@@ -288,7 +288,7 @@ class _TwoReplicas:
         for key in {key for key, _ in failed.values()}:
             self.defer(key)
         self.promise(decided)
-        for replica, choice in ((self.keeping, decided), (self.forgetting, decided_afresh)):
+        for replica, choice in ((self.keeper, decided), (self.forgetter, decided_afresh)):
             replica.pools._findings.commit(
                 pool, view, examination=choice.examination, failed=failed
             )
@@ -313,7 +313,7 @@ class _TwoReplicas:
             replica.pools._decide(
                 pool, self.journal, view, limits=self.make_limits(), omitted=omitted
             )
-            for replica in (self.keeping, self.forgetting)
+            for replica in (self.keeper, self.forgetter)
         )
         assert decided.grants == decided_afresh.grants
         assert decided.problems == decided_afresh.problems
@@ -353,8 +353,8 @@ class _TwoReplicas:
 
     def assert_same_reports(self) -> None:
         """Assert that both replicas report the same problems and recorded the same events."""
-        assert self.keeping.list_reports() == self.forgetting.list_reports()
-        assert self.keeping.take_events() == self.forgetting.take_events()
+        assert self.keeper.list_reports() == self.forgetter.list_reports()
+        assert self.keeper.take_events() == self.forgetter.take_events()
 
 
 class _RandomReplicas(_TwoReplicas):
@@ -438,7 +438,7 @@ class _RandomReplicas(_TwoReplicas):
     async def pass_over_pool_with_failures(self) -> None:
         """Pass over the pool; some allocations cannot be created, some passes are interrupted."""
         draw = self.data.draw
-        self.keeping.check_in_each_pass(is_checked=draw(st.integers(0, 2)) == 0)
+        self.keeper.check_in_each_pass(is_checked=draw(st.integers(0, 2)) == 0)
         await self.pass_over_pool(
             lambda _: draw(st.integers(0, 3)) == 0, lambda: draw(st.integers(0, 4)) == 0
         )
@@ -494,16 +494,14 @@ async def test_a_cluster_that_joins_a_full_row_shows_the_refusal_once_the_row_is
     for name in "abc":
         replicas.create_cluster(name)
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports().keys() == {*"abc"}
+    assert replicas.keeper.list_reports().keys() == {*"abc"}
     replicas.toggle_full()
     replicas.create_cluster("h")
     await replicas.pass_over_pool()
-    assert "h" not in replicas.keeping.list_reports(), (
-        "the batch is full before its row is refused"
-    )
+    assert "h" not in replicas.keeper.list_reports(), "the batch is full before its row is refused"
     replicas.toggle_full()
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports()["h"] == replicas.keeping.list_reports()["c"]
+    assert replicas.keeper.list_reports()["h"] == replicas.keeper.list_reports()["c"]
 
 
 async def test_a_cluster_shows_that_its_allocation_failed_and_later_that_the_pool_is_full() -> (
@@ -516,7 +514,7 @@ async def test_a_cluster_shows_that_its_allocation_failed_and_later_that_the_poo
     await replicas.pass_over_pool()
     replicas.toggle_full()
     await replicas.pass_over_pool(lambda name: name == "c")
-    [failure] = replicas.keeping.list_reports()["c"].values()
+    [failure] = replicas.keeper.list_reports()["c"].values()
     assert failure.reason == RECONCILING_ERROR
     replicas.keep_promises()
     replicas.toggle_full()
@@ -524,7 +522,7 @@ async def test_a_cluster_shows_that_its_allocation_failed_and_later_that_the_poo
     for _ in range(2):
         replicas.skip_time()
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports()["c"] == replicas.keeping.list_reports()["a"]
+    assert replicas.keeper.list_reports()["c"] == replicas.keeper.list_reports()["a"]
 
 
 async def test_a_waiting_cluster_shows_its_overlap_until_its_row_is_refused_again() -> None:
@@ -536,15 +534,15 @@ async def test_a_waiting_cluster_shows_its_overlap_until_its_row_is_refused_agai
         replicas.put_allocation(name, address)
     replicas.put_allocation("a-thief", "10.0.0.0-10.0.0.1")
     await replicas.pass_over_pool()
-    [refusal] = replicas.keeping.list_reports()["h"].values()
+    [refusal] = replicas.keeper.list_reports()["h"].values()
     assert refusal.reason == POOL_EXHAUSTED
     replicas.toggle_full()
     await replicas.pass_over_pool()
-    [overlap] = replicas.keeping.list_reports()["h"].values()
+    [overlap] = replicas.keeper.list_reports()["h"].values()
     assert overlap.reason == OVERLAPPING, "the batch is full before its row is tried"
     replicas.toggle_full()
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports()["h"] == {POOL: refusal}
+    assert replicas.keeper.list_reports()["h"] == {POOL: refusal}
 
 
 async def test_clusters_of_a_full_row_show_later_that_their_addresses_would_be_split(
@@ -562,7 +560,7 @@ async def test_clusters_of_a_full_row_show_later_that_their_addresses_would_be_s
     replicas.toggle_full()
     await replicas.pass_over_pool()
     for name in "ab":
-        [refusal] = replicas.keeping.list_reports()[name].values()
+        [refusal] = replicas.keeper.list_reports()[name].values()
         assert "would be split into 2 ranges" in refusal.message
 
 
@@ -581,7 +579,7 @@ async def test_all_clusters_are_examined_once_when_another_pool_starts_or_stops_
         )
         examinations = [await replicas.pass_over_pool() for _ in range(3)]
         assert [len(passed.findings) for passed in examinations if passed is not None] == [3, 0, 0]
-        reports = replicas.keeping.list_reports()
+        reports = replicas.keeper.list_reports()
         assert {name: bool(report[POOL]) for name, report in reports.items()} == dict.fromkeys(
             "abc", is_shared
         )
@@ -596,12 +594,12 @@ async def test_a_cluster_that_is_created_while_an_allocation_is_unreadable_repor
     replicas.put_allocation("c", "10.0.0.0-10.0.0.1")
     replicas.create_cluster("c")
     await replicas.pass_over_pool()
-    reports = replicas.keeping.list_reports()
+    reports = replicas.keeper.list_reports()
     assert [report[POOL].reason for report in reports.values()] == [HOLDERS_UNKNOWN] * 2
     assert reports.keys() == {*"ab"}, "c has its addresses"
     replicas.delete_allocation("c")
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports().keys() == {*"abc"}
+    assert replicas.keeper.list_reports().keys() == {*"abc"}
 
 
 async def test_a_check_finds_no_difference_for_a_cluster_whose_allocation_cannot_be_created() -> (
@@ -611,10 +609,10 @@ async def test_a_check_finds_no_difference_for_a_cluster_whose_allocation_cannot
     for name in "abc":
         replicas.create_cluster(name)
     await replicas.pass_over_pool()
-    replicas.keeping.check_in_each_pass(is_checked=True)
+    replicas.keeper.check_in_each_pass(is_checked=True)
     replicas.keep_promises()
     await replicas.pass_over_pool(lambda name: name == "c")
-    [failure] = replicas.keeping.list_reports()["c"].values()
+    [failure] = replicas.keeper.list_reports()["c"].values()
     assert failure.reason == RECONCILING_ERROR
 
 
@@ -625,13 +623,13 @@ async def test_a_cluster_reports_other_unreadable_allocations_once_its_own_is_de
     for name in [*map(str, range(20)), "h"]:  # more than a message names
         replicas.make_unreadable(allocations, Key(f"cluster-{name}", POOL))
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports() == {}, "h may have its addresses"
+    assert replicas.keeper.list_reports() == {}, "h may have its addresses"
     replicas.make_unreadable(allocations, Key("cluster-g", POOL))
     replicas.revision += 1
     meta = ObjectMeta(POOL, "cluster-h", resourceVersion=str(replicas.revision))
     allocations.apply(Deleted(IPAMAllocation(meta)))
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports()["h"][POOL].reason == HOLDERS_UNKNOWN
+    assert replicas.keeper.list_reports()["h"][POOL].reason == HOLDERS_UNKNOWN
 
 
 async def test_nothing_is_reported_about_a_cluster_that_cannot_be_decoded() -> None:
@@ -639,10 +637,10 @@ async def test_nothing_is_reported_about_a_cluster_that_cannot_be_decoded() -> N
     replicas.create_cluster("a")
     replicas.put_allocation("a", "10.0.0.0-10.0.0.1")
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports() == {"a": {POOL: None}}
+    assert replicas.keeper.list_reports() == {"a": {POOL: None}}
     replicas.make_unreadable(replicas.caches.clusters, Key("", "a"))
     await replicas.pass_over_pool()
-    assert replicas.keeping.list_reports() == {}
+    assert replicas.keeper.list_reports() == {}
 
 
 async def test_an_allocation_is_repaired_once_no_promise_to_it_is_open() -> None:
@@ -675,13 +673,13 @@ async def test_a_check_replaces_a_wrong_kept_problem_and_names_the_difference() 
     allocation = replicas.put_allocation("a", "10.0.0.0-10.0.0.1")
     await replicas.pass_over_pool()
     differences: list[list[str]] = []
-    findings = replicas.keeping.pools._findings
+    findings = replicas.keeper.pools._findings
     findings._on_difference = lambda _, parts: differences.append(parts)
     kept = findings._pools[POOL]
     assert isinstance(kept, StoredPool)
     kept.problems.by_key[allocation.metadata.key] = AllocationProblem("OutOfPool", "wrong")
-    replicas.keeping.check_in_each_pass(is_checked=True)
-    for _ in range(2):
+    replicas.keeper.check_in_each_pass(is_checked=True)
+    for _ in range(2):  # the second pass finds no difference any more
         await replicas.pass_over_pool()
-        assert replicas.keeping.list_reports() == {"a": {POOL: None}}
+        assert replicas.keeper.list_reports() == {"a": {POOL: None}}
     assert differences == [["problem of cluster-a/p"]]
